@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch/internal/localhost"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 )
@@ -60,6 +62,7 @@ func assetsIn(t *testing.T, dir string) {
 // The links lead to this program, also when several processes make them at the same time. A file of somebody else is
 // not replaced.
 func TestAssetsAreLinks(t *testing.T) {
+	parallel(t)
 	dir := filepath.Join(t.TempDir(), "new", "assets")
 	var makers []*process
 	for range 4 {
@@ -201,19 +204,14 @@ func startAsset(t *testing.T, dir string, args ...string) *process {
 	return startLine(t, append([]string{filepath.Join(dir, args[0])}, args[1:]...))
 }
 
-// freePort returns a port that no process used a moment ago, as test environments choose theirs.
+// freePort returns a port of 127.0.0.1 that no outgoing connection uses.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := localhost.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return strconv.Itoa(port)
 }
 
 // startEmptyEtcd starts the asset etcd with the flags of jenvtest and fabric8's kube-api-test, and returns its URL.
@@ -228,6 +226,7 @@ func startEmptyEtcd(t *testing.T, dir string) (*process, string) {
 
 // The asset etcd is healthy, and answers requests for data with an error: it stores nothing.
 func TestEmptyEtcd(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	p, url := startEmptyEtcd(t, dir)
@@ -287,6 +286,7 @@ func javaCertificate(t *testing.T, certFile, keyFile string) {
 // and one that has no effect; and one with an underscore, which kube-apiserver also takes. The user of a client
 // certificate has its names. The server starts before its etcd.
 func TestAPIServerOfJava(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	cert, key, port := filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key"), freePort(t)
@@ -301,7 +301,7 @@ func TestAPIServerOfJava(t *testing.T) {
 		"--service-cluster-ip-range", "10.0.0.0/24", "--allow-privileged")
 	etcd := startAsset(t, dir, "etcd", "--listen-client-urls", "http://127.0.0.1:"+etcdPort, "--advertise-client-urls",
 		"http://127.0.0.1:"+etcdPort)
-	waitLine(t, p, ", data in memory\n")
+	p.waitStderr(t, ", data in memory\n")
 	text := p.stderr.String()
 	if !strings.HasPrefix(text, "kube-apiserver (keepwatch): --min-request-timeout has no effect here\n") ||
 		strings.Count(text, "\n") != 2 {
@@ -359,7 +359,7 @@ func TestAPIServerOfJava(t *testing.T) {
 func kubectlOutput(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1", "HOME="+t.TempDir())
+	cmd.Env = append(environment(t), "HOME="+t.TempDir())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()
@@ -371,6 +371,7 @@ func kubectlOutput(t *testing.T, dir string, args ...string) string {
 
 // kubectl is the release that its module belongs to, as the server is.
 func TestAssetsKubectlVersion(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	release, _, _ := strings.Cut(controlplane.Release(), "+")
@@ -386,6 +387,7 @@ func TestAssetsKubectlVersion(t *testing.T) {
 
 // A server ends when the process that started it is killed.
 func TestAssetsEndWithTheirParent(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	port := freePort(t)
@@ -413,6 +415,7 @@ func TestAssetsEndWithTheirParent(t *testing.T) {
 
 // So does keepwatch serve, if it is asked to.
 func TestServeEndsWithItsParent(t *testing.T) {
+	parallel(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	parent := startLine(t, []string{"/bin/sh", "-c", `"$@" & wait`, "sh",
 		self(t), "serve", "--end-with-parent", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig})

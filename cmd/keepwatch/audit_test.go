@@ -34,12 +34,12 @@ func startServers(t *testing.T) servers {
 		twin:  start("--etcd-servers", "unix://"+filepath.Join(data, "run", "etcd.sock")),
 		other: start(),
 	}
-	t.Setenv("KUBECONFIG", s.first)
-	t.Setenv("KUBECACHEDIR", t.TempDir())
+	useCluster(t, s.first)
 	return s
 }
 
 func TestAuditCommand(t *testing.T) {
+	parallel(t)
 	s := startServers(t)
 	client := clientOf(t, s.first)
 	for _, name := range []string{"a", "b", "c"} {

@@ -24,6 +24,7 @@ import (
 
 // TestForkHistory begins servers with the state of a moment, and changes them.
 func TestForkHistory(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	client := kubernetes.NewForConfigOrDie(s.config)
 	file := filepath.Join(t.TempDir(), "state.db")
@@ -162,34 +163,45 @@ func TestForkHistory(t *testing.T) {
 	check(srv.Config())
 	check(srv.Fork(t).Config())
 
+	if _, err := os.Stat(kubeconfig); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServeHistoryUsage checks what serve --history, and a fork, refuse.
+func TestServeHistoryUsage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state.db")
+	storeMaps(t, sqlite.New(file, sqlite.Options{}), func() {})
 	for args, want := range map[string]string{
-		"--writable":                             "--writable and --at are for --history",
-		"--at now-ish":                           "--writable and --at are for --history",
-		"--audit-log x":                          "--audit-log is for --history",
-		"--authorize x":                          "--authorize is for --history",
-		"--allow-gaps":                           "--allow-gaps is for --history",
-		"--max-replays 3":                        "--max-replays is for --history",
-		"--history sqlite:" + file + " --at now": "remove --at",
-		"--history sqlite:" + file + " --event-ttl 5m":                    "remove --event-ttl",
-		"--history sqlite:" + file + " --controllers=false":               "remove --controllers",
-		"--history sqlite:" + file + " --watch-history 1h":                "remove --watch-history",
-		"--history sqlite:" + file + " --quota-backend-bytes 9":           "remove --quota-backend-bytes",
-		"--history sqlite:" + file + " --service-node-port-range 1-2":     "remove --service-node-port-range",
-		"--history sqlite:" + file + " --writable --authorize x":          "remove --authorize",
-		"--history sqlite:" + file + " --writable --audit-log x":          "remove --audit-log",
-		"--history sqlite:" + file + " --writable --max-replays 3":        "remove --max-replays",
-		"--history sqlite:" + file + " --writable --data-dir x":           "remove --data-dir",
-		"--history sqlite:" + file + " --writable --at yesterday":         "--at: moment",
-		"--history sqlite:" + file + " --writable --at revision/1":        "the first known moment is revision",
-		"--history sqlite:" + file + " --writable --at revision/1" + then: "the last known moment is revision",
+		"--history sqlite:nowhere":                                    "no such file",
+		"--history nothing":                                           "the database of a history must be",
+		"--history sqlite:x --simulate":                               "remove --simulate",
+		"--history sqlite:x --data-dir y":                             "remove --data-dir",
+		"--history sqlite:x --listen 127.0.0.1:99999":                 "no such file",
+		"--writable":                                                  "--writable and --at are for --history",
+		"--at now-ish":                                                "--writable and --at are for --history",
+		"--audit-log x":                                               "--audit-log is for --history",
+		"--authorize x":                                               "--authorize is for --history",
+		"--allow-gaps":                                                "--allow-gaps is for --history",
+		"--max-replays 3":                                             "--max-replays is for --history",
+		"--history sqlite:" + file + " --at now":                      "remove --at",
+		"--history sqlite:" + file + " --event-ttl 5m":                "remove --event-ttl",
+		"--history sqlite:" + file + " --controllers=false":           "remove --controllers",
+		"--history sqlite:" + file + " --watch-history 1h":            "remove --watch-history",
+		"--history sqlite:" + file + " --quota-backend-bytes 9":       "remove --quota-backend-bytes",
+		"--history sqlite:" + file + " --service-node-port-range 1-2": "remove --service-node-port-range",
+		"--history sqlite:" + file + " --writable --authorize x":      "remove --authorize",
+		"--history sqlite:" + file + " --writable --audit-log x":      "remove --audit-log",
+		"--history sqlite:" + file + " --writable --max-replays 3":    "remove --max-replays",
+		"--history sqlite:" + file + " --writable --data-dir x":       "remove --data-dir",
+		"--history sqlite:" + file + " --writable --at yesterday":     "--at: moment",
+		"--history sqlite:" + file + " --writable --at revision/1":    "the first known moment is revision",
+		"--history sqlite:" + file + " --writable --at revision/101":  "the last known moment is revision",
 	} {
 		if code, _, stderr := execute(t, append([]string{"serve"}, strings.Fields(args)...)...); code == 0 ||
 			!strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %s", args, code, stderr)
 		}
-	}
-	if _, err := os.Stat(kubeconfig); err != nil {
-		t.Error(err)
 	}
 }
 

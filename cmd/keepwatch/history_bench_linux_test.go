@@ -147,7 +147,7 @@ func (h heartbeats) commands(pods, states int) {
 		{"`diff` of 100 revisions", fmt.Sprintf("diff -A --at revision/%d --and revision/%d", states/2, states/2+100), 0},
 		{"`diff` of half of the history", fmt.Sprintf("diff -A --at revision/%d -o fields", states/2), 0},
 	} {
-		p := newProcess(append([]string{self(h), "history"}, append(strings.Fields(row.args), "--from", h.database)...))
+		p := newProcess(h, append([]string{self(h), "history"}, append(strings.Fields(row.args), "--from", h.database)...))
 		began, peak := time.Now(), 0.0
 		p.start(h)
 		for running := true; running; { // the kernel's maximum of an ended process includes the one that started it

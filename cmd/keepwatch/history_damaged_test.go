@@ -28,7 +28,8 @@ func (o storedMap) JSON() []byte {
 		"creationTimestamp":"2026-11-28T10:00:00Z","resourceVersion":"%d"},"data":{"text":%q}}`, o, strings.Repeat("x", 900))
 }
 
-// storeMaps stores a history with many states of a ConfigMap, and calls open before the sink is closed.
+// storeMaps stores a history with many states of a ConfigMap, from revision 2 to 100, and calls open before the sink is
+// closed.
 func storeMaps(t *testing.T, s sink.Sink, open func()) {
 	t.Helper()
 	if _, err := s.Open(t.Context(), []sink.Stream{{
@@ -42,14 +43,15 @@ func storeMaps(t *testing.T, s sink.Sink, open func()) {
 		t.Fatal(err)
 	}
 	p := stream.Piece{Cursor: 100, Count: 1, Position: []byte(`{}`)}
-	for at := keepwatch.Revision(1); at <= 100; at++ {
+	const first = 2
+	for at := keepwatch.Revision(first); at <= 100; at++ {
 		kind := keepwatch.Modified
-		if at == 1 {
+		if at == first {
 			kind = keepwatch.Added
 		}
 		p.Messages = append(p.Messages, stream.Event{Type: kind, Revision: at, Object: storedMap(at)})
-		if at == 1 {
-			p.Messages = append(p.Messages, stream.Synced{Revision: 1, Count: 1})
+		if at == first {
+			p.Messages = append(p.Messages, stream.Synced{Revision: first, Count: 1})
 		}
 	}
 	events := stream.Piece{Messages: []stream.Message{stream.Synced{Revision: 100}}, Cursor: 100, Position: []byte(`{}`)}
@@ -69,7 +71,7 @@ func damagedCommands(dir string) map[string]string {
 	kubeconfig := " --listen 127.0.0.1:0 --kubeconfig-out " + filepath.Join(dir, "kubeconfig")
 	return map[string]string{
 		"log": "history log cm/one -n default --from", "diff": "history diff cm -A --at revision/100 --from",
-		"log of all types": "history log -A --since revision/1 --from",
+		"log of all types": "history log -A --since revision/2 --from",
 		"blame":            "history blame cm/one -n default --from", "events": "history events cm/one -n default --from",
 		"restore": "history restore cm/one -n default --at now --dry-run --from",
 		"serve":   "serve" + kubeconfig + " --history",

@@ -87,8 +87,10 @@ func dyingPod(t *testing.T, client kubernetes.Interface, namespace string) *core
 	return pod
 }
 
-// testHistoryEvents asks why a Pod has died.
-func testHistoryEvents(t *testing.T, client kubernetes.Interface) {
+// TestHistoryEvents asks why a Pod has died.
+func TestHistoryEvents(t *testing.T) {
+	parallel(t)
+	client, _ := newCluster(t)
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
 	sync := startProcess(t, "sync", "pods,events", "-A", "--to", to)
 	sync.waitStderr(t, "synced at")

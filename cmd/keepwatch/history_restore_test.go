@@ -21,7 +21,7 @@ import (
 func stored(t *testing.T, to, object, namespace, revision string) {
 	t.Helper()
 	waitFor(t, func() bool {
-		code, out, _ := separately(t, "history", "log", object, "-n", namespace, "--from", to, "-o", "json")
+		code, out, _ := execute(t, "history", "log", object, "-n", namespace, "--from", to, "-o", "json")
 		var log struct{ Events []lookback.LoggedEvent }
 		if code != 0 || json.Unmarshal([]byte(out), &log) != nil {
 			return false
@@ -47,6 +47,15 @@ func createMap(t *testing.T, client kubernetes.Interface, namespace, name string
 		t.Fatal(err)
 	}
 	return created
+}
+
+// TestHistoryRestore runs the tests that share one server.
+func TestHistoryRestore(t *testing.T) {
+	parallel(t)
+	client, _ := newCluster(t)
+	t.Run("story", func(t *testing.T) { testHistoryRestore(t, client) })
+	t.Run("redacted", func(t *testing.T) { testRestoreRedacted(t, client) })
+	t.Run("many", func(t *testing.T) { testHistoryRestoreMany(t, client) })
 }
 
 // testHistoryRestore restores objects that were changed, deleted, and deleted with their owners; and names what cannot

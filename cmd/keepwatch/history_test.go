@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -26,20 +25,13 @@ import (
 
 // TestHistory runs the tests that share one server.
 func TestHistory(t *testing.T) {
-	newCluster(t)
-	config := configOf(t, os.Getenv("KUBECONFIG"))
-	client := kubernetes.NewForConfigOrDie(config)
+	parallel(t)
+	client, _ := newCluster(t)
 	t.Run("story", func(t *testing.T) { testHistoryStory(t, client) })
 	t.Run("recorded", func(t *testing.T) { testHistoryRecorded(t, client) })
 	t.Run("not followed", func(t *testing.T) { testHistoryNotFollowed(t, client) })
-	t.Run("errors", func(t *testing.T) { testHistoryErrors(t, client) })
-	t.Run("events", func(t *testing.T) { testHistoryEvents(t, client) })
-	t.Run("restore", func(t *testing.T) { testHistoryRestore(t, client) })
-	t.Run("restore redacted", func(t *testing.T) { testRestoreRedacted(t, client) })
-	t.Run("serve", func(t *testing.T) { testServeHistory(t, config, client) })
 	t.Run("page", func(t *testing.T) { testPastPage(t, client) })
 	t.Run("quick start", testHistoryQuickStart)
-	t.Run("restore many", func(t *testing.T) { testHistoryRestoreMany(t, client) })
 }
 
 // patch changes the data of a ConfigMap in the name of a manager, and returns its revision.
@@ -313,16 +305,12 @@ func testHistoryNotFollowed(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// testHistoryErrors checks that each mistake is one line, and names what to do.
-func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
+// TestHistoryErrors checks that each mistake is one line, and names what to do.
+func TestHistoryErrors(t *testing.T) {
 	dir := t.TempDir()
-	to := "sqlite:" + filepath.Join(dir, "state.db")
-	_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	syncOnce(t, "configmaps", "-A", "--to", to)
+	file := filepath.Join(dir, "state.db")
+	to := "sqlite:" + file
+	storeMaps(t, sqlite.New(file, sqlite.Options{}), func() {})
 	text := filepath.Join(dir, "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("no database\n", 400)), 0o600); err != nil {
 		t.Fatal(err)
@@ -349,11 +337,11 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		"a time before a revision": {2, "log cm --since revision/999999999 --until -30m --from " + to,
 			"--until -30m is before --since revision/999999999"},
 		"all types":    {2, "log * --from " + to, "for all types the moment to begin with: --since -15m"},
-		"unknown type": {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps`},
+		"unknown type": {1, "log pods --from " + to, `the history has no resource type "pods", only configmaps, events`},
 		"unknown object": {1, "log cm/nothing --from " + to,
 			"the history has no configmaps named nothing in namespace default, from revision"},
 		"no namespace":    {1, "log cm -n nowhere --from " + to, "the history has no configmaps in namespace nowhere"},
-		"a name and -A":   {2, "log cm/odd -A --from " + to, "a name can't be combined with all namespaces"},
+		"a name and -A":   {2, "log cm/one -A --from " + to, "a name can't be combined with all namespaces"},
 		"an output":       {2, "log cm -o wide --from " + to, "--output must be text, json, yaml"},
 		"no object":       {2, "blame cm --from " + to, "give an object: cm/NAME"},
 		"no moment":       {2, "diff cm --from " + to, "give the moment to compare with"},
@@ -361,7 +349,7 @@ func testHistoryErrors(t *testing.T, client kubernetes.Interface) {
 		"the future":      {2, "diff cm --at 2999-01-01T00:00:00Z --from " + to, "is in the future"},
 		"before":          {1, "diff cm --at revision/1 --from " + to, "the first known moment is revision"},
 		"before, by time": {1, "diff cm --at -1d --from " + to, "the first known moment is revision"},
-		"after":           {1, "blame cm/odd --at revision/99999999 --from " + to, "the last known moment is revision"},
+		"after":           {1, "blame cm/one --at revision/99999999 --from " + to, "the last known moment is revision"},
 		"several objects": {2, "log cm a b --from " + to, "a stream has one resource type"},
 	} {
 		code, stdout, stderr := execute(t, append([]string{"history"}, strings.Fields(row.args)...)...)
@@ -382,7 +370,7 @@ func testHistoryQuickStart(t *testing.T) {
 	_, page, _ = bytes.Cut(page, []byte("\n## Quick start\n"))
 	page, _, _ = bytes.Cut(page, []byte("\n## "))
 	pastKubectl(t, "create", "deployment", "web", "--image=nginx:1.27")
-	t.Chdir(t.TempDir())
+	setenv(t, "KEEPWATCH_TEST_DIR="+t.TempDir())
 	out := "" // of all commands
 	revision := ""
 	for _, found := range regexp.MustCompile(`(?m)^    \$ (\S+) (.*)$`).FindAllSubmatch(page, -1) {

@@ -10,7 +10,7 @@ import (
 
 // TestJudgeCommand judges a command that is no operator: it exits.
 func TestJudgeCommand(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	workload, record := filepath.Join(t.TempDir(), "workload"), filepath.Join(t.TempDir(), "record")
 	if err := os.Mkdir(workload, 0o700); err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestJudgeCommand(t *testing.T) {
 	}
 	args := []string{"judge", "--workload", workload, "--record", record, "-o", "json", "--", "sh", "-c",
 		"test -s $KUBECONFIG -a -s $1 && echo started; exit 3", "sh", "{kubeconfig}"}
-	code, stdout, stderr := separately(t, args...)
+	code, stdout, stderr := execute(t, args...)
 	if code != 1 || !strings.Contains(stderr, "1 findings") {
 		t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
@@ -41,7 +41,7 @@ func TestJudgeCommand(t *testing.T) {
 	if err := os.WriteFile(expected, []byte("[{verdict: died, reason: it is no operator}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := separately(t, "judge", "--workload", workload, "--expected", expected, "--",
+	if code, stdout, stderr := execute(t, "judge", "--workload", workload, "--expected", expected, "--",
 		"false"); code != 1 || !strings.Contains(stdout, "0 findings, 1 expected") ||
 		!strings.Contains(stderr, "no plan was run") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)

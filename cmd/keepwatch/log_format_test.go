@@ -35,6 +35,7 @@ func records(t *testing.T, log string) (all []record) {
 
 // With --log-format=json every line on stderr is a message: those of the command, and the error that ends it.
 func TestLogsAsJSON(t *testing.T) {
+	parallel(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--log-format", "json", "--controllers=false",
 		"--listen", "127.0.0.1:0", "--kubeconfig-out", file)

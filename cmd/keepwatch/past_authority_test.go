@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
 )
 
@@ -87,7 +88,7 @@ func (p *authorizedPast) get(name, path string, header ...string) (*http.Respons
 
 // TestPastAuthority reads a history as users whom the live cluster knows.
 func TestPastAuthority(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	srv := testserver.New(t, testserver.RBAC())
 	p := &authorizedPast{T: t, client: kubernetes.NewForConfigOrDie(srv.Config()), tokens: map[string]string{"nobody": "",
 		"wrong": "x.y.z"}}
@@ -135,17 +136,8 @@ func TestPastAuthority(t *testing.T) {
 	at := "/at/revision/" + last.ResourceVersion
 	stored(t, file, "cm/last", "left", last.ResourceVersion)
 
-	expect := func(what string, rows map[string]int) {
-		t.Helper()
-		for row, want := range rows {
-			name, path, _ := strings.Cut(row, " ")
-			if _, code := p.get(name, at+path); code != want {
-				t.Errorf("%s: %s: %d, want %d", what, row, code, want)
-			}
-		}
-	}
 	const maps = "/configmaps"
-	expect("at first", map[string]int{
+	p.expect("at first", at, map[string]int{
 		"all /api/v1" + maps: 200, "all /api/v1/namespaces/gone" + maps: 200, "all /api/v1/services": 403,
 		"one /api/v1" + maps: 403, "one /api/v1/namespaces/left" + maps: 200,
 		"one /api/v1/namespaces/right/configmaps/m": 403,
@@ -163,46 +155,82 @@ func TestPastAuthority(t *testing.T) {
 	p.compare(at, namespaces)
 	p.page(file, last)
 
-	// The namespace is gone, and then another one has its name.
-	if err := p.client.CoreV1().Namespaces().Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, func() bool {
-		_, err := p.client.CoreV1().Namespaces().Get(t.Context(), "gone", metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
+	// The cluster is asked again after some seconds.
+	t.Run("later", func(t *testing.T) {
+		for name, test := range map[string]func(p *authorizedPast, at string, last *corev1.ConfigMap){
+			"another namespace": (*authorizedPast).anotherNamespace, "revoked": (*authorizedPast).revoked,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				q := *p
+				q.T = t
+				test(&q, at, last)
+			})
+		}
 	})
-	waitFor(t, func() bool { _, code := p.get("one", at+"/api/v1/namespaces/gone/configmaps/m"); return code == 403 })
-	created := create(t, p.client.CoreV1().Namespaces().Create,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
-	p.bind("gone", "one")
-	waitFor(t, func() bool { // the new one is known
-		_, code := p.get("one", "/at/now/api/v1/namespaces/gone"+maps)
-		return code == 200
-	})
-	if !created.CreationTimestamp.After(last.CreationTimestamp.Time) {
-		t.Log("both namespaces were created in one second") // which is what a time of creation can tell
-	} else {
-		expect("another namespace", map[string]int{"one /api/v1/namespaces/gone/configmaps/m": 403,
-			"all /api/v1/namespaces/gone/configmaps/m": 200})
-	}
-
-	// A right that is revoked ends the watch.
-	response, code := p.get("one", at+"/api/v1/namespaces/left/configmaps?watch=true&speed=0")
-	if code != 200 {
-		t.Fatalf("the watch: %d", code)
-	}
-	if err := p.client.RbacV1().RoleBindings("left").Delete(t.Context(), "maps", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-	}
-	expect("revoked", map[string]int{"one /api/v1/namespaces/left" + maps: 403})
 	p.checkLog(log)
 
-	if code, _, stderr := separately(t, "serve", "--history", file, "--authorize", kubeconfig, "--token",
+	if code, _, stderr := execute(t, "serve", "--history", file, "--authorize", kubeconfig, "--token",
 		"x"); code != exit.CodeUsage || !strings.Contains(stderr, "exclude each other") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
+}
+
+// expect checks the codes of reads, by user and path.
+func (p *authorizedPast) expect(what, at string, rows map[string]int) {
+	p.Helper()
+	for row, want := range rows {
+		name, path, _ := strings.Cut(row, " ")
+		if _, code := p.get(name, at+path); code != want {
+			p.Errorf("%s: %s: %d, want %d", what, row, code, want)
+		}
+	}
+}
+
+// becomes waits until a read has a code.
+func (p *authorizedPast) becomes(name, path string, want int) {
+	p.Helper()
+	await.State(p.T, fmt.Sprint(name, " ", path, ": ", want), func() (bool, string) {
+		_, code := p.get(name, path)
+		return code == want, fmt.Sprint(code)
+	})
+}
+
+// anotherNamespace deletes a namespace. Then another one has its name.
+func (p *authorizedPast) anotherNamespace(at string, last *corev1.ConfigMap) {
+	if err := p.client.CoreV1().Namespaces().Delete(p.Context(), "gone", metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	await.State(p.T, "the namespace is gone", func() (bool, string) {
+		_, err := p.client.CoreV1().Namespaces().Get(p.Context(), "gone", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	p.becomes("one", at+"/api/v1/namespaces/gone/configmaps/m", 403)
+	created := create(p.T, p.client.CoreV1().Namespaces().Create,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
+	p.bind("gone", "one")
+	p.becomes("one", "/at/now/api/v1/namespaces/gone/configmaps", 200) // the new one is known
+	if !created.CreationTimestamp.After(last.CreationTimestamp.Time) {
+		p.Log("both namespaces were created in one second") // which is what a time of creation can tell
+		return
+	}
+	p.expect("another namespace", at, map[string]int{"one /api/v1/namespaces/gone/configmaps/m": 403,
+		"all /api/v1/namespaces/gone/configmaps/m": 200})
+}
+
+// revoked takes a right away, which ends the watch.
+func (p *authorizedPast) revoked(at string, _ *corev1.ConfigMap) {
+	const left = "/api/v1/namespaces/left/configmaps"
+	response, code := p.get("one", at+left+"?watch=true&speed=0")
+	if code != 200 {
+		p.Fatalf("the watch: %d", code)
+	}
+	if err := p.client.RbacV1().RoleBindings("left").Delete(p.Context(), "maps", metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+	}
+	p.becomes("one", at+left, 403)
 }
 
 // page looks at the page of a history, with a timeline that begins with the revision of an object of the namespace

@@ -18,6 +18,7 @@ import (
 // A command ends although the credential plugin that it has started does not: the plugin waits for a browser, for
 // example.
 func TestEndBesideAPlugin(t *testing.T) {
+	parallel(t)
 	if testing.Short() {
 		t.Skip("each command ends after 10 s; TestLeavePlugin has the time")
 	}
@@ -48,7 +49,7 @@ func TestEndBesideAPlugin(t *testing.T) {
 				}
 			}
 			defer os.Remove(path("hangs")) // before the folder, in which the plugin looks
-			p := newProcess(append([]string{self(t)}, strings.Fields(command)...))
+			p := newProcess(t, append([]string{self(t)}, strings.Fields(command)...))
 			p.Dir = dir
 			p.Env = append(p.Env, "KUBECONFIG="+path("kubeconfig"))
 			p.start(t)

@@ -16,19 +16,21 @@ import (
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 )
 
 var proxyAddress = regexp.MustCompile(`at https://(127\.0\.0\.1:\d+)`)
 
 // The serving certificate is read again when its files change. While they don't fit together, the former one is served.
 func TestProxyReadsCertificateAgain(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	first, second := writtenCertificate(t, certFile, keyFile), newTestCertificate(t)
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--tls-cert-file", certFile,
 		"--tls-private-key-file", keyFile)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	address := proxyAddress.FindStringSubmatch(p.stderr.String())[1]
 	if err := trusts(address, first); err != nil {
 		t.Error(err)
@@ -44,9 +46,10 @@ func TestProxyReadsCertificateAgain(t *testing.T) {
 
 // The authority of a self-signed certificate is printed if no kubeconfig has it.
 func TestProxyPrintsItsAuthority(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "")
-	waitLine(t, p, "\n-----END CERTIFICATE-----\n")
+	p.waitStderr(t, "\n-----END CERTIFICATE-----\n")
 	printed := p.stderr.String()
 	if err := trusts(proxyAddress.FindStringSubmatch(printed)[1],
 		localhost.Certificate{Authority: []byte(printed[strings.Index(printed, "-----BEGIN"):])}); err != nil {
@@ -55,7 +58,7 @@ func TestProxyPrintsItsAuthority(t *testing.T) {
 	terminate(t, p)
 	file := filepath.Join(t.TempDir(), "proxy.kubeconfig")
 	p = startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	if _, err := clientOf(t, file).Discovery().ServerVersion(); err != nil {
 		t.Errorf("a client with the kubeconfig: %v", err)
 	}
@@ -66,12 +69,13 @@ func TestProxyPrintsItsAuthority(t *testing.T) {
 
 // With --state, clients know the proxy by the same authority and token after a restart.
 func TestProxyKeepsItsAuthority(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	dir := t.TempDir()
-	state, file, address := filepath.Join(dir, "state"), filepath.Join(dir, "proxy.kubeconfig"), freeAddress(t)
+	state, file, address := filepath.Join(dir, "state"), filepath.Join(dir, "proxy.kubeconfig"), child.Address(t)
 	start := func() *process {
 		p := startProcess(t, "proxy", "--listen", address, "--kubeconfig-out", file, "--state", state)
-		waitLine(t, p, "keepwatch: proxy of ")
+		p.waitStderr(t, "keepwatch: proxy of ")
 		return p
 	}
 	p := start()
@@ -100,14 +104,15 @@ func TestProxyKeepsItsAuthority(t *testing.T) {
 
 // The kubeconfig has the authority of a certificate from a file, also of a later one.
 func TestProxyTrustsCertificateFile(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	dir := t.TempDir()
 	certFile, keyFile, file := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir,
 		"proxy.kubeconfig")
 	writtenCertificate(t, certFile, keyFile)
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--tls-cert-file", certFile,
 		"--tls-private-key-file", keyFile)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	if _, err := clientOf(t, file).Discovery().ServerVersion(); err != nil {
 		t.Errorf("a client with the kubeconfig: %v", err)
 	}

@@ -18,15 +18,17 @@ import (
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 	"github.com/keepwatch/keepwatch/server/proxy"
 )
 
 // In front of a server, a client with the proxy's kubeconfig reads, watches and writes as the server's.
 func TestProxyCommand(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	file := filepath.Join(t.TempDir(), "proxy.kubeconfig")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	if about, err := os.Stat(file); err != nil || about.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig: %v, %v", about.Mode(), err)
 	}
@@ -73,11 +75,12 @@ func TestProxyUsage(t *testing.T) {
 
 // The metrics are served to everybody at an address of their own, if there is one, and nothing else is.
 func TestProxyMetrics(t *testing.T) {
-	newCluster(t)
-	address := freeAddress(t)
+	parallel(t)
+	quietCluster(t)
+	address := child.Address(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--metrics-bind-address", address)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	if _, err := clientOf(t, file).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +117,8 @@ func TestProxyMetrics(t *testing.T) {
 
 // With kube-apiserver's flags, reads from memory are in an audit log.
 func TestProxyAudit(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	dir := t.TempDir()
 	file, policy, log := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "policy"), filepath.Join(dir, "log")
 	if err := os.WriteFile(policy,
@@ -124,7 +128,7 @@ func TestProxyAudit(t *testing.T) {
 	}
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--audit-policy-file", policy,
 		"--audit-log-path", log)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	maps := clientOf(t, file).CoreV1().ConfigMaps("default")
 	await.State(t, "the log has a list", func() (bool, string) {
 		// the first ones are forwarded
@@ -147,7 +151,8 @@ func TestProxyAudit(t *testing.T) {
 
 // A proxy that acts as another user does not act as its clients' users, too.
 func TestProxyImpersonatesOnce(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	code, _, stderr := execute(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--as", "ada",
 		"--impersonate")
 	if code != 2 || !strings.Contains(stderr, "--impersonate and --as exclude each other") {
@@ -157,12 +162,16 @@ func TestProxyImpersonatesOnce(t *testing.T) {
 
 // A kubeconfig of another cluster is not replaced.
 func TestProxyKeepsOtherKubeconfigs(t *testing.T) {
-	newCluster(t)
-	theirs := os.Getenv("KUBECONFIG")
-	before, err := os.ReadFile(theirs)
+	parallel(t)
+	before, err := os.ReadFile(quietCluster(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	theirs := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(theirs, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setenv(t, "KUBECONFIG="+theirs)
 	code, _, stderr := execute(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", theirs)
 	if code != 1 || !strings.Contains(stderr, "it was not changed, give another file with --kubeconfig-out") {
 		t.Errorf("exit %d, stderr %q", code, stderr)
@@ -174,6 +183,7 @@ func TestProxyKeepsOtherKubeconfigs(t *testing.T) {
 
 // --print-rbac needs no cluster if all resources are named, and otherwise prints those of the cluster but Secrets.
 func TestProxyRights(t *testing.T) {
+	parallel(t)
 	rights := func(flags ...string) (rules []rbacv1.PolicyRule) {
 		code, stdout, stderr := execute(t, append([]string{"proxy", "--print-rbac"}, flags...)...)
 		var role rbacv1.ClusterRole
@@ -183,7 +193,7 @@ func TestProxyRights(t *testing.T) {
 		}
 		return role.Rules[8:]
 	}
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
+	setenv(t, "KUBECONFIG="+filepath.Join(t.TempDir(), "missing"))
 	verbs := []string{"get", "list", "watch"}
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: verbs}, {APIGroups: []string{"apps"},
@@ -209,7 +219,7 @@ func TestProxyRights(t *testing.T) {
 		!strings.Contains(stderr, "unless --cache names them all") {
 		t.Errorf("without a cluster: exit %d, %q", code, stderr)
 	}
-	newCluster(t)
+	quietCluster(t)
 	core := rights("--no-cache", "events")[0].Resources
 	for name, want := range map[string]bool{"configmaps": true, "secrets": false, "events": false} {
 		if slices.Contains(core, name) != want {

@@ -113,14 +113,16 @@ func (d disk) checkEnd(t *testing.T, p *process) (kubeconfig string, again *proc
 	}
 	d.freeSpace(t)
 	again, kubeconfig = d.serve(t)
-	waitLine(t, again, "keepwatch: ready")
+	again.waitStderr(t, "keepwatch: ready")
 	return kubeconfig, again
 }
 
 // A new folder on a disk that is too small for the files of a start, of which the first is a log of 62,500 KiB.
 func TestServeStartsOnAFullDisk(t *testing.T) {
+	parallel(t)
 	for _, extra := range []int{4, 20, 28, 32} {
 		t.Run(fmt.Sprint(extra), func(t *testing.T) {
+			t.Parallel()
 			disk := newDisk(t, 62500+extra)
 			p, kubeconfig := disk.serve(t)
 			writeUntilEnd(t, p, kubeconfig) // if the disk was large enough for the start
@@ -132,6 +134,7 @@ func TestServeStartsOnAFullDisk(t *testing.T) {
 
 // The disk becomes full while the layers above etcd start. Their writes may fit; later ones do not.
 func TestServeDiskFillsDuringStart(t *testing.T) {
+	parallel(t)
 	disk := newDisk(t, 80<<10)
 	p, kubeconfig := disk.serve(t)
 	await.NoError(t, "etcd starts", func() error {
@@ -146,6 +149,7 @@ func TestServeDiskFillsDuringStart(t *testing.T) {
 
 // The disk becomes full during writes. Acknowledged writes are present after space was freed.
 func TestServeDiskFillsWhileServing(t *testing.T) {
+	parallel(t)
 	// etcd reserves 62,500 KiB for its log, and as much for the next part of it in the background. If that did
 	// not fit, the attempt would fill the disk for a moment, in which a start fails.
 	disk := newDisk(t, 160<<10)

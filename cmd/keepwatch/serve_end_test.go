@@ -18,6 +18,7 @@ import (
 // A server whose etcd stops answering during the start ends after SIGTERM, and does not wait for the
 // library's timeout of a minute.
 func TestServeEndsDuringStart(t *testing.T) {
+	parallel(t)
 	owner, err := controlplane.New(controlplane.Options{TemporaryEtcd: true})
 	if err != nil {
 		t.Fatal(err)

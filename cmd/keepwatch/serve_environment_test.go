@@ -9,6 +9,7 @@ import (
 
 // A server whose address is not that of loopback reaches itself although the environment names a proxy.
 func TestServeBesideAProxy(t *testing.T) {
+	parallel(t)
 	own := ""
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -23,7 +24,7 @@ func TestServeBesideAProxy(t *testing.T) {
 		t.Skip("this machine has no address but loopback")
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	p := newProcess([]string{self(t), "serve", "--listen", net.JoinHostPort(own, "0"), "--kubeconfig-out", file})
+	p := newProcess(t, []string{self(t), "serve", "--listen", net.JoinHostPort(own, "0"), "--kubeconfig-out", file})
 	p.Env = append(p.Env, "HTTPS_PROXY=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1", "NO_PROXY=", "no_proxy=")
 	p.start(t)
 	if line := p.waitReady(t); !strings.Contains(line, "https://"+net.JoinHostPort(own, "")) || strings.Count(line, "\n") != 1 {

@@ -107,9 +107,12 @@ var listPaths = []string{
 	"/api/v1/configmaps?limit=500",
 }
 
-// testServeHistory records lists of the server while objects of three types change, and compares them with what the
+// TestServeHistory records lists of the server while objects of three types change, and compares them with what the
 // history answers at their revisions, byte for byte.
-func testServeHistory(t *testing.T, config *rest.Config, client *kubernetes.Clientset) {
+func TestServeHistory(t *testing.T) {
+	parallel(t)
+	client, kubeconfig := newCluster(t)
+	config := configOf(t, kubeconfig)
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
 	live, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -557,18 +560,6 @@ func testPastContexts(t *testing.T, past *pastServer, last string) {
 			t.Errorf("%s: exit %d, %s", name, code, stderr)
 		}
 	}
-	for args, want := range map[string]string{
-		"--history sqlite:nowhere":                    "no such file",
-		"--history nothing":                           "the database of a history must be",
-		"--history sqlite:x --simulate":               "remove --simulate",
-		"--history sqlite:x --data-dir y":             "remove --data-dir",
-		"--history sqlite:x --listen 127.0.0.1:99999": "no such file",
-	} {
-		if code, _, stderr := execute(t, append([]string{"serve"}, strings.Fields(args)...)...); code == 0 ||
-			!strings.Contains(stderr, want) {
-			t.Errorf("%s: exit %d, %s", args, code, stderr)
-		}
-	}
 }
 
 // testPastExplain explains types as the server does. Those of a definition are of the moment.
@@ -633,7 +624,7 @@ func kubectlExits(t *testing.T, code int, args ...string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
+	cmd.Env = environment(t)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
 		t.Fatalf("kubectl %v: %v, %s", args, err, out)
@@ -653,8 +644,9 @@ func otherKubeconfig(t *testing.T) string {
 
 // TestHistoryPostgres serves a history in Postgres: the values of the server, in another order of members.
 func TestHistoryPostgres(t *testing.T) {
+	parallel(t)
 	database := pgtest.Start(t)
-	client := newCluster(t)
+	client, _ := newCluster(t)
 	to := database.URL("past")
 	startProcess(t, "sync", "configmaps,services", "-A", "--to", to).waitStderr(t, "synced at")
 	first := createMap(t, client, "default", "p-first").ResourceVersion

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +26,7 @@ import (
 
 // Invalid requests are answered with errors, and are not logged.
 func TestServeLogsNoInvalidRequests(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)
@@ -108,6 +110,8 @@ func sendGarbage(t *testing.T, config *rest.Config) {
 	address := strings.TrimPrefix(config.Host, "https://")
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	var sending sync.WaitGroup
+	defer sending.Wait()
 	for _, g := range []struct{ protocol, bytes string }{
 		{"", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"}, {"", "\x16\x03\x01\xff\xff"}, {"", ""},
 		{"http/1.1", "nonsense\r\n\r\n"}, {"http/1.1", "GET / HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("a", 2<<20)},
@@ -121,27 +125,35 @@ func sendGarbage(t *testing.T, config *rest.Config) {
 		{"h2", preface + settings + "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff"},
 		{"h2", preface + settings + "\x00\x00\x00\x04\x00\x00\x00\x00\x03"},
 	} {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if g.protocol != "" {
-			secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{g.protocol}})
-			if err := secure.Handshake(); err != nil {
-				t.Fatal(err)
+		sending.Go(func() { // the server waits for up to a second before it ends such a connection
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
 			}
-			conn = secure
-		}
-		io.WriteString(conn, g.bytes)
-		conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // some are not answered
-		io.Copy(io.Discard, conn)
-		conn.Close()
+			defer conn.Close()
+			if g.protocol != "" {
+				secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{g.protocol}})
+				if err := secure.Handshake(); err != nil {
+					t.Error(err)
+					return
+				}
+				conn = secure
+			}
+			io.WriteString(conn, g.bytes)
+			_ = conn.(interface{ CloseWrite() error }).CloseWrite() // unless the server has ended the connection
+			conn.SetReadDeadline(time.Now().Add(await.Deadline))
+			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a connection stays open after %.40q and its end", g.bytes)
+			}
+		})
 	}
 }
 
 // Silent connections without a token use neither the descriptors that etcd needs nor those of clients
 // with a token.
 func TestServeWithFewDescriptors(t *testing.T) {
+	parallel(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no limit of descriptors")
 	}

@@ -22,7 +22,7 @@ import (
 
 // Clients that send a wrong token, or disconnect during a response or a watch, are not logged.
 func TestServeLogsNoDisconnects(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)

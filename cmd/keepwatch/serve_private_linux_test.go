@@ -11,16 +11,17 @@ import (
 
 // Other users cannot connect to etcd or read a secret, whatever the umask and the modes of existing files are.
 func TestServeIsPrivate(t *testing.T) {
+	parallel(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
-	t.Setenv("KEEPWATCH_TEST_UMASK", "0")
+	setenv(t, "KEEPWATCH_TEST_UMASK=0")
 	for _, again := range []bool{false, true} {
 		p := startProcess(t, args...)
-		waitLine(t, p, "keepwatch: ready")
+		p.waitStderr(t, "keepwatch: ready")
 		if err := checkPrivate(dir); err != nil {
 			t.Error(err)
 		}

@@ -9,6 +9,7 @@ import (
 // kubectl sees a Deployment roll out, a pod become ready and a Job complete. It advances the time through keepwatch
 // proxy until a pod ends.
 func TestServeSimulate(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	assetsIn(t, dir)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -40,7 +41,7 @@ func TestServeSimulate(t *testing.T) {
 	kubectl("wait", "--for", "condition=Ready", "pod/long", "--timeout", "5m")
 	proxied := filepath.Join(t.TempDir(), "kubeconfig")
 	front := startProcess(t, "proxy", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--kubeconfig-out", proxied)
-	waitLine(t, front, "keepwatch: proxy of ")
+	front.waitStderr(t, "keepwatch: proxy of ")
 	if out := kubectl("create", "--raw", "/keepwatch/simulation/advance?by=48h", "-f", "-", "--kubeconfig",
 		proxied); !strings.HasPrefix(out, `{"time":"`) {
 		t.Error(out)

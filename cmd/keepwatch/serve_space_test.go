@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,7 +33,7 @@ const quota = 6 << 20
 // At etcd's quota writes are refused with a message, while reads, watches and deletes work. A server that
 // starts in that state serves. After objects were deleted, writes succeed again without an action.
 func TestServeAtItsQuota(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir,
 		"--quota-backend-bytes", fmt.Sprint(quota)}
@@ -50,11 +49,11 @@ func TestServeAtItsQuota(t *testing.T) {
 
 	fillEtcd(t, client, dir)
 	names := refusesWrites(t, file)
-	waitLine(t, p, "etcd refuses writes")
+	p.waitStderr(t, "etcd refuses writes")
 	terminate(t, p)
 
 	p = startProcess(t, args...)
-	waitLine(t, p, "keepwatch: ready")
+	p.waitStderr(t, "keepwatch: ready")
 	if again := refusesWrites(t, file); !slices.Equal(again, names) {
 		t.Errorf("after a restart there are %d objects of %d", len(again), len(names))
 	}
@@ -81,7 +80,7 @@ func TestServeAtItsQuota(t *testing.T) {
 	if code, body := health(t, file, "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d %s", code, body)
 	}
-	waitLine(t, p, "etcd has space again")
+	p.waitStderr(t, "etcd has space again")
 	terminate(t, p)
 	if n := strings.Count(p.stderr.String(), "\n"); n > 5 {
 		t.Errorf("%d lines on stderr, which begins with %.2000s", n, p.stderr)
@@ -238,23 +237,4 @@ func next(t *testing.T, events watch.Interface) watch.Event {
 		t.Fatal("the watch is silent")
 	}
 	return watch.Event{}
-}
-
-// waitLine waits for a line on stderr.
-func waitLine(t *testing.T, p *process, text string) {
-	t.Helper()
-	await.NoError(t, text, func() error {
-		if !strings.Contains(p.stderr.String(), text) {
-			return fmt.Errorf("stderr begins with %.2000q", p.stderr.String())
-		}
-		return nil
-	})
-}
-
-func terminate(t *testing.T, p *process) {
-	t.Helper()
-	p.Process.Signal(syscall.SIGTERM)
-	if code := p.exit(t); code != 0 {
-		t.Errorf("exit %d: %s", code, p.stderr)
-	}
 }

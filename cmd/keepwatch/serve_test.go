@@ -1,62 +1,20 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
-
-// TestMain runs keepwatch in the test binary, for tests that need a process.
-func TestMain(m *testing.M) {
-	if os.Getenv("KEEPWATCH_TEST_AS_MAIN") != "" {
-		if os.Getenv("KEEPWATCH_TEST_UMASK") != "" {
-			syscall.Umask(0)
-		}
-		main()
-		os.Exit(0) // kubectl returns
-	}
-	os.Exit(m.Run())
-}
-
-// execute runs a subcommand until it ends.
-func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	var out, err bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), await.Deadline)
-	defer cancel()
-	code = run(ctx, append([]string{}, args...), &out, &err) // for cobra, nil would be the test's own arguments
-	return code, out.String(), err.String()
-}
-
-// separately runs a subcommand in a process of its own until it ends: tests that run in parallel cannot share the log
-// of the Kubernetes libraries.
-func separately(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	var out output
-	p := newProcess(append([]string{self(t)}, args...))
-	p.Stdout = &out
-	p.start(t)
-	return p.exit(t), out.String(), p.stderr.String()
-}
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"nonsense"}, {"serve", "--nonsense"}, {"serve", "argument"}, {"version", "argument"},
@@ -112,131 +70,10 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// process is a process of keepwatch.
-type process struct {
-	*exec.Cmd
-	stderr *output
-	ended  chan struct{} // closed when the process has ended
-	err    error         // the result of Wait, after that
-}
-
-// output collects the output of a process.
-type output struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.String()
-}
-
-func startProcess(t testing.TB, args ...string) *process {
-	t.Helper()
-	return startWith(t, nil, args...)
-}
-
-// startWith starts the process by another command, whose last arguments are the command line.
-func startWith(t testing.TB, starter []string, args ...string) *process {
-	t.Helper()
-	return startLine(t, slices.Concat(starter, []string{self(t)}, args))
-}
-
-// startLine starts the process of a command line, in which this test binary is keepwatch.
-func startLine(t testing.TB, line []string) *process {
-	t.Helper()
-	p := newProcess(line)
-	p.start(t)
-	return p
-}
-
-// self is this test binary, which is keepwatch in processes of newProcess.
-func self(t testing.TB) string {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// newProcess returns the process of a command line before it starts. Its stdout is discarded.
-func newProcess(line []string) *process {
-	p := &process{Cmd: exec.Command(line[0], line[1:]...), stderr: &output{}, ended: make(chan struct{})}
-	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
-	p.Stdout, p.Stderr = io.Discard, p.stderr
-	return p
-}
-
-// start starts the process, which ends with the test at the latest.
-func (p *process) start(t testing.TB) {
-	t.Helper()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.ended)
-		p.err = p.Wait()
-	}()
-	t.Cleanup(p.end)
-}
-
-// end terminates the process if it runs, so that it removes its files. It may be called more than once.
-func (p *process) end() {
-	p.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(await.Deadline):
-		p.Process.Kill()
-		<-p.ended
-	}
-}
-
-// exit waits for the end of the process.
-func (p *process) exit(t testing.TB) int {
-	t.Helper()
-	select {
-	case <-p.ended:
-		if exit, ok := errors.AsType[*exec.ExitError](p.err); ok {
-			return exit.ExitCode()
-		} else if p.err != nil {
-			t.Fatal(p.err)
-		}
-		return 0
-	case <-time.After(await.Deadline):
-		t.Fatalf("the process doesn't end: %s", p.stderr)
-		return -1
-	}
-}
-
-// waitReady waits until stderr reports that the server is ready, and returns it. Errors of a start are
-// not mistaken for that.
-func (p *process) waitReady(t *testing.T) string {
-	t.Helper()
-	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
-		if text := p.stderr.String(); strings.Contains(text, "ready in ") && strings.HasSuffix(text, "\n") {
-			return text
-		}
-		select {
-		case <-p.ended:
-			t.Fatalf("the process ended (%v): %s", p.err, p.stderr)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	t.Fatal("the server isn't ready")
-	return ""
-}
-
 // A session: the line on stderr when the server is ready, a client with the kubeconfig, an open watch,
 // and the end by a signal. Stderr has no other line.
 func TestServeUntilSignal(t *testing.T) {
+	parallel(t)
 	for _, c := range []struct {
 		sig  os.Signal
 		args []string
@@ -248,6 +85,7 @@ func TestServeUntilSignal(t *testing.T) {
 	} {
 		sig := c.sig
 		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "kubeconfig")
 			p := startProcess(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, c.args...)...)
 			line := p.waitReady(t)
@@ -287,6 +125,7 @@ func TestServeUntilSignal(t *testing.T) {
 
 // kill -9 loses no acknowledged write, and the same kubeconfig works after a restart.
 func TestServeAfterKill(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}

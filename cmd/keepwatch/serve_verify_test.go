@@ -13,12 +13,12 @@ import (
 
 // --verify finds an object whose name was changed by a flipped bit in etcd's database.
 func TestServeVerifies(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--controllers=false", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file,
 		"--data-dir", dir}
 	p := startProcess(t, args...)
-	waitLine(t, p, "keepwatch: verified 0 objects in etcd; 0 keys belong to no resource of this server\n")
+	p.waitStderr(t, "keepwatch: verified 0 objects in etcd; 0 keys belong to no resource of this server\n")
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "victim"}}
 	if _, err := clientOf(t, file).CoreV1().ConfigMaps("default").Create(t.Context(), o,
 		metav1.CreateOptions{}); err != nil {
@@ -26,7 +26,7 @@ func TestServeVerifies(t *testing.T) {
 	}
 	terminate(t, p)
 	p = startProcess(t, args...)
-	waitLine(t, p, "keepwatch: verified 49 objects in etcd; 0 keys belong to no resource of this server\n")
+	p.waitStderr(t, "keepwatch: verified 49 objects in etcd; 0 keys belong to no resource of this server\n")
 	terminate(t, p)
 
 	database := filepath.Join(dir, "etcd", "member", "snap", "db")

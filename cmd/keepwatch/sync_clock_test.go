@@ -14,6 +14,7 @@ import (
 // TestSyncClock checks that a clock that is ahead of the API server's from the start makes no state older than it is by
 // the latter.
 func TestSyncClock(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	client, err := kubernetes.NewForConfig(s.config)
 	if err != nil {

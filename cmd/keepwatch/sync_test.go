@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,20 +21,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/internal/testonly/child"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
 // TestSync runs the tests that share one server.
 func TestSync(t *testing.T) {
-	client := newCluster(t)
+	parallel(t)
+	client, _ := newCluster(t)
 	t.Run("story", func(t *testing.T) { testSyncStory(t, client) })
 	t.Run("projections", func(t *testing.T) { testSyncProjections(t, client) })
 	t.Run("files", func(t *testing.T) { testSyncFiles(t, client) })
 	t.Run("errors", testSyncErrors)
-	t.Run("elected", func(t *testing.T) { testSyncElected(t) })
-	t.Run("endpoint", func(t *testing.T) { testSyncEndpoint(t, client) })
 	t.Run("other etcd", testSyncOtherEtcd)
-	t.Run("sinks", func(t *testing.T) { testSyncSinks(t, client) })
 }
 
 // testSyncStory stores two types, and then what has changed while no process followed them.
@@ -102,8 +100,10 @@ func testSyncStory(t *testing.T, client kubernetes.Interface) {
 	deleteConfigMap(t, client, "three")
 }
 
-// testSyncElected runs two processes with one Lease: the second one takes over when the first one ends.
-func testSyncElected(t *testing.T) {
+// TestSyncElected runs two processes with one Lease: the second one takes over when the first one ends.
+func TestSyncElected(t *testing.T) {
+	parallel(t)
+	newCluster(t)
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
 	start := func() *process {
 		return startProcess(t, "sync", "namespaces", "--to", to, "--leader-elect", "default/sync", "--metrics-bind-address",
@@ -449,9 +449,11 @@ func TestSyncUsage(t *testing.T) {
 	}
 }
 
-// testSyncEndpoint reads the metrics and the readiness of a process.
-func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
-	address := freeAddress(t)
+// TestSyncEndpoint reads the metrics and the readiness of a process.
+func TestSyncEndpoint(t *testing.T) {
+	parallel(t)
+	client, _ := newCluster(t)
+	address := child.Address(t)
 	p := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", "sqlite:"+filepath.Join(t.TempDir(), "x.db"),
 		"--max-size", "1", "--metrics-bind-address", address)
 	p.waitStderr(t, "more than --max-size: no history is left, and the database grows")
@@ -505,9 +507,11 @@ func testSyncOtherEtcd(t *testing.T) {
 	}
 }
 
-// testSyncSinks stores in three sinks of one file: one that is down holds up no other one, and one that ends, ends all.
-func testSyncSinks(t *testing.T, client kubernetes.Interface) {
-	dir, address := t.TempDir(), freeAddress(t)
+// TestSyncSinks stores in three sinks of one file: one that is down holds up no other one, and one that ends, ends all.
+func TestSyncSinks(t *testing.T) {
+	parallel(t)
+	client, _ := newCluster(t)
+	dir, address := t.TempDir(), child.Address(t)
 	var code atomic.Int64 // that the receiver answers
 	code.Store(http.StatusServiceUnavailable)
 	fold := &sinktest.Fold{}
@@ -624,15 +628,4 @@ func httpGet(t *testing.T, address, path string) (code int, text string) {
 		t.Fatal(err)
 	}
 	return answer.StatusCode, string(body)
-}
-
-// freeAddress returns an address that nothing listened on a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

@@ -38,10 +38,11 @@ type typesServer struct {
 	objects dynamic.Interface
 }
 
+// newTypesServer is newCluster with such a server.
 func newTypesServer(t *testing.T) *typesServer {
 	t.Helper()
-	newCluster(t)
-	config := configOf(t, os.Getenv("KUBECONFIG"))
+	_, kubeconfig := newCluster(t)
+	config := configOf(t, kubeconfig)
 	crds, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +157,7 @@ const currentObjects = `SELECT resource || ' ' || name FROM resources WHERE vali
 
 // TestSyncTypes follows types that appear and disappear.
 func TestSyncTypes(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	file := filepath.Join(t.TempDir(), "state.db")
 	args := []string{"sync", "namespaces,*.example.com", "-A", "--to", "sqlite:" + file}
@@ -219,6 +221,7 @@ func TestSyncTypes(t *testing.T) {
 
 // TestSyncTypesOfNamespaces stores the objects of the namespaces that a file gives with a pattern, and no others.
 func TestSyncTypesOfNamespaces(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	code, _, stderr := execute(t, "sync", "*.nosuch", "-A", "--until-synced", "--to",
 		"sqlite:"+filepath.Join(t.TempDir(), "none.db"))
@@ -245,6 +248,7 @@ func TestSyncTypesOfNamespaces(t *testing.T) {
 
 // TestSyncAllTypes follows every type of a server, also one that is defined later, and Secrets only if they are named.
 func TestSyncAllTypes(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	client := kubernetes.NewForConfigOrDie(s.config)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"},
@@ -300,9 +304,13 @@ func TestSyncAllTypes(t *testing.T) {
 	}
 }
 
-// TestSyncManyTypes follows a hundred types that are created at once.
+// TestSyncManyTypes follows many types that are created at once.
 func TestSyncManyTypes(t *testing.T) {
-	const n = 100
+	parallel(t)
+	n := 100
+	if testing.Short() {
+		n = 30
+	}
 	s := newTypesServer(t)
 	file := filepath.Join(t.TempDir(), "state.db")
 	p := startProcess(t, "sync", "*.example.com", "-A", "--to", "sqlite:"+file)
@@ -352,6 +360,7 @@ func refuse(w http.ResponseWriter, code int, reason string) bool {
 
 // TestSyncTypeDeletedInItsFirstList deletes a type after the first page of its first list was stored.
 func TestSyncTypeDeletedInItsFirstList(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	var held atomic.Bool
 	deleted := make(chan struct{})
@@ -391,6 +400,7 @@ func TestSyncTypeDeletedInItsFirstList(t *testing.T) {
 
 // TestSyncTypesWithoutPermission may not read CustomResourceDefinitions.
 func TestSyncTypesWithoutPermission(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	address := s.through(func(w http.ResponseWriter, r *http.Request) bool {
 		hidden := strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/") || strings.HasSuffix(r.URL.Path, "/secretives")

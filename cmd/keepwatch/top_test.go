@@ -35,10 +35,11 @@ func (s *screen) lines() string {
 
 // The table shows what the proxy does. In a terminal it is refreshed in place, also while the proxy is down.
 func TestTop(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	file := filepath.Join(t.TempDir(), "proxy.kubeconfig")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	config := configOf(t, file)
 	config.UserAgent = "hostile\u202e/1.0 (x)"
 	client := kubernetes.NewForConfigOrDie(config)
@@ -117,17 +118,18 @@ func (f writerFunc) Write(b []byte) (int, error) {
 // In a real terminal the table is refreshed in place, also if it has more lines than the terminal, and fits a changed
 // size. An interrupt ends it.
 func TestTopInTerminal(t *testing.T) {
+	parallel(t)
 	if testing.Short() {
 		t.Skip("with -short keepwatch top is NOT tested in a terminal")
 	}
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("no tmux: keepwatch top is NOT tested in a terminal (make debian)")
 	}
-	newCluster(t)
+	quietCluster(t)
 	dir := t.TempDir()
 	file, socket := filepath.Join(dir, "proxy.kubeconfig"), filepath.Join(dir, "tmux")
 	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-	waitLine(t, p, "keepwatch: proxy of ")
+	p.waitStderr(t, "keepwatch: proxy of ")
 	client := kubernetes.NewForConfigOrDie(configOf(t, file))
 	tmux := func(args ...string) string {
 		out, _ := exec.Command("tmux", append([]string{"-S", socket}, args...)...).CombinedOutput()
@@ -171,7 +173,8 @@ func TestTopInTerminal(t *testing.T) {
 
 // Without a proxy, one sentence says what to do.
 func TestTopWithoutProxy(t *testing.T) {
-	newCluster(t)
+	parallel(t)
+	quietCluster(t)
 	if code, stdout, stderr := execute(t, "top"); code != 1 || stdout != "" ||
 		!strings.Contains(stderr, "this server is no keepwatch proxy: give the proxy's kubeconfig") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)

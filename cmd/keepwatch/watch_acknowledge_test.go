@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
@@ -27,7 +25,7 @@ type consumer struct {
 
 func startConsumer(t *testing.T, args ...string) *consumer {
 	t.Helper()
-	p := newProcess(append([]string{self(t), "watch", "--acknowledge"}, args...))
+	p := newProcess(t, append([]string{self(t), "watch", "--acknowledge"}, args...))
 	stdin, err := p.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -116,9 +114,11 @@ func (c *consumer) close() {
 	}
 }
 
-// testWatchAcknowledge ends a stream in all ways. What was not acknowledged comes again, with its ids; what was, does
+// TestWatchAcknowledge ends a stream in all ways. What was not acknowledged comes again, with its ids; what was, does
 // not.
-func testWatchAcknowledge(t *testing.T, client kubernetes.Interface) {
+func TestWatchAcknowledge(t *testing.T) {
+	parallel(t)
+	client, _ := newCluster(t)
 	for name, types := range map[string]string{"one type": "cm", "two types": "configmaps,pods"} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{types, "-l", "app=acknowledged", "--state", t.TempDir() + "/state", "--chunk-size=1"}
@@ -174,7 +174,8 @@ func testWatchAcknowledge(t *testing.T, client kubernetes.Interface) {
 
 // A consumer that ends while the server cannot be reached ends the stream.
 func TestWatchAcknowledgeUnreachable(t *testing.T) {
-	t.Setenv("KUBECACHEDIR", t.TempDir())
+	parallel(t)
+	setenv(t, "KUBECACHEDIR="+t.TempDir())
 	c := startConsumer(t, "cm", "-s", "http://127.0.0.1:1")
 	c.waitStderr(t, "retrying in")
 	c.stdin.Close()

@@ -14,6 +14,8 @@ import (
 // TestWatchUntilSyncedResumed resumes a stream after other resources were written. The server confirms the revision of
 // pods as kube-apiserver does: 2 s before the end of a watch, so only a short watch is confirmed soon.
 func TestWatchUntilSyncedResumed(t *testing.T) {
+	parallel(t)
+	setenv(t, "KUBECACHEDIR="+t.TempDir())
 	const podList = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`
 	const bookmark = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}}`
 	known := documents()
@@ -39,7 +41,6 @@ func TestWatchUntilSyncedResumed(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	t.Setenv("KUBECACHEDIR", t.TempDir())
 	args := []string{"watch", "pods", "-s", server.URL, "--state", t.TempDir(), "--until-synced"}
 	for _, want := range []string{"10", "20"} {
 		code, stdout, stderr := execute(t, args...)

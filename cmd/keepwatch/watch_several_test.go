@@ -64,7 +64,8 @@ var fourNamespaces = []string{"namespaces default", "namespaces kube-node-lease"
 
 // TestWatchSeveral prints two types, ends in three ways, and resumes.
 func TestWatchSeveral(t *testing.T) {
-	client := newCluster(t)
+	parallel(t)
+	client, _ := newCluster(t)
 	dir := t.TempDir()
 	file, state := filepath.Join(dir, "out"), filepath.Join(dir, "state")
 	out := appending(t, file)
@@ -145,6 +146,7 @@ func TestWatchSeveral(t *testing.T) {
 
 // TestWatchTypes prints types that appear and disappear.
 func TestWatchTypes(t *testing.T) {
+	parallel(t)
 	s := newTypesServer(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "out")

@@ -16,30 +16,63 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
-// newCluster starts an API server in a process of its own. KUBECONFIG refers to it during the test.
-func newCluster(t *testing.T) *kubernetes.Clientset {
-	t.Helper()
-	file := separateCluster(t)
-	t.Setenv("KUBECONFIG", file)
-	t.Setenv("KUBECACHEDIR", t.TempDir())
-	return clientOf(t, file)
-}
-
-// separateCluster starts an API server in a process of its own, and returns its kubeconfig.
-func separateCluster(t *testing.T) (kubeconfig string) {
+// newCluster starts an API server for a test, which runs beside others. Its kubeconfig is that of the test's commands.
+func newCluster(t *testing.T) (client *kubernetes.Clientset, kubeconfig string) {
 	t.Helper()
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig).waitReady(t)
-	return kubeconfig
+	p := clusterProcess(t, kubeconfig)
+	p.start(t)
+	p.waitReady(t)
+	return useCluster(t, kubeconfig), kubeconfig
+}
+
+// quiet is an API server for tests that create no objects but such with generated names. It starts with the first of
+// them, and ends with the last test.
+var quiet struct {
+	sync.Once
+	kubeconfig string
+	end        func()
+}
+
+// quietCluster is newCluster with the server quiet.
+func quietCluster(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	quiet.Do(func() {
+		dir, err := os.MkdirTemp("", "keepwatch-quiet-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		quiet.kubeconfig = filepath.Join(dir, "kubeconfig")
+		p := clusterProcess(t, quiet.kubeconfig)
+		p.startForAll(t)
+		quiet.end = func() {
+			p.end()
+			_ = os.RemoveAll(dir)
+		}
+		p.waitReady(t)
+	})
+	useCluster(t, quiet.kubeconfig)
+	return quiet.kubeconfig
+}
+
+// clusterProcess is an API server, which writes its kubeconfig.
+func clusterProcess(t *testing.T, kubeconfig string) *process {
+	t.Helper()
+	return newProcess(t, []string{self(t), "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out",
+		kubeconfig})
+}
+
+// useCluster lets the commands of a test use a server.
+func useCluster(t *testing.T, kubeconfig string) *kubernetes.Clientset {
+	t.Helper()
+	setenv(t, "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+t.TempDir())
+	return clientOf(t, kubeconfig)
 }
 
 // configMap creates a ConfigMap in the namespace default.
@@ -60,15 +93,13 @@ func deleteConfigMap(t *testing.T, client kubernetes.Interface, name string) {
 
 // TestWatch runs the tests that share one server.
 func TestWatch(t *testing.T) {
-	client := newCluster(t)
+	parallel(t)
+	client, _ := newCluster(t)
 	t.Run("outputs", func(t *testing.T) { testWatchOutputs(t, client) })
 	t.Run("errors", testWatchErrors)
-	t.Run("resumes", func(t *testing.T) { testWatchResumes(t, client) })
-	t.Run("state deleted", func(t *testing.T) { testWatchStateDeleted(t, client) })
 	t.Run("without a reader", func(t *testing.T) { testWatchWithoutReader(t, client) })
 	t.Run("reader closed", testWatchReaderClosed)
 	t.Run("full disk", testWatchFullDisk)
-	t.Run("acknowledge", func(t *testing.T) { testWatchAcknowledge(t, client) })
 }
 
 func TestWatchUsage(t *testing.T) {
@@ -243,7 +274,7 @@ func testWatchErrors(t *testing.T) {
 // startWatch starts `keepwatch watch` in a process of its own.
 func startWatch(t *testing.T, stdout *os.File, args ...string) *process {
 	t.Helper()
-	p := newProcess(append([]string{self(t), "watch"}, args...))
+	p := newProcess(t, append([]string{self(t), "watch"}, args...))
 	p.Stdout = stdout
 	p.start(t)
 	return p
@@ -288,22 +319,23 @@ func eventsIn(t *testing.T, name string) []string {
 // waitEvents waits until a file has exactly the wanted events.
 func waitEvents(t *testing.T, p *process, name string, want ...string) {
 	t.Helper()
-	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
-		if slices.Equal(eventsIn(t, name), want) {
-			return
+	var got []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("got %q, want %q", got, want)
 		}
-		select {
-		case <-p.ended:
-			t.Fatalf("it ended (%v): %s", p.err, p.stderr)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	t.Fatalf("got %q, want %q; stderr %s", eventsIn(t, name), want, p.stderr)
+	}()
+	p.await(t, "the file has the events", func() bool {
+		got = eventsIn(t, name)
+		return slices.Equal(got, want)
+	})
 }
 
-// testWatchResumes ends a stream to a file by kill -9, SIGTERM and SIGINT, and restarts it.
+// TestWatchResumes ends a stream to a file by kill -9, SIGTERM and SIGINT, and restarts it.
 // An object is deleted in between.
-func testWatchResumes(t *testing.T, client kubernetes.Interface) {
+func TestWatchResumes(t *testing.T) {
+	parallel(t)
+	client, _ := newCluster(t)
 	dir := t.TempDir()
 	file, state := filepath.Join(dir, "out"), filepath.Join(dir, "state")
 	out := appending(t, file)
@@ -358,9 +390,11 @@ func testWatchResumes(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// testWatchStateDeleted deletes the state of a running stream. The stream ends with an error, at the
+// TestWatchStateDeleted deletes the state of a running stream. The stream ends with an error, at the
 // latest at the next event, because it could not store that it has printed the event.
-func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
+func TestWatchStateDeleted(t *testing.T) {
+	parallel(t)
+	client, _ := newCluster(t)
 	for app, next := range map[string]func(p *process){
 		"terminated":  func(p *process) { p.Process.Signal(syscall.SIGTERM) },
 		"interrupted": func(p *process) { p.Process.Signal(os.Interrupt) },
@@ -452,6 +486,8 @@ func testWatchFullDisk(t *testing.T) {
 func fakeAPI(t *testing.T, documents map[string]string, first ...string) *httptest.Server {
 	t.Helper()
 	var mu sync.Mutex
+	parallel(t)
+	setenv(t, "KUBECACHEDIR="+t.TempDir())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -474,7 +510,6 @@ func fakeAPI(t *testing.T, documents map[string]string, first ...string) *httpte
 		io.WriteString(w, text)
 	}))
 	t.Cleanup(server.Close)
-	t.Setenv("KUBECACHEDIR", t.TempDir())
 	return server
 }
 
@@ -564,7 +599,8 @@ func TestWatchWaitsForTheServer(t *testing.T) {
 
 // TestWatchWithoutAServer ends a stream while it waits for the server.
 func TestWatchWithoutAServer(t *testing.T) {
-	t.Setenv("KUBECACHEDIR", t.TempDir())
+	parallel(t)
+	setenv(t, "KUBECACHEDIR="+t.TempDir())
 	out := appending(t, filepath.Join(t.TempDir(), "out"))
 	for signal, want := range map[os.Signal]int{syscall.SIGTERM: 0, os.Interrupt: 130} {
 		p := startWatch(t, out, "pods", "-s", "https://127.0.0.1:1")
@@ -577,26 +613,11 @@ func TestWatchWithoutAServer(t *testing.T) {
 	}
 }
 
-// waitStderr waits until stderr of a process contains a text.
-func (p *process) waitStderr(t testing.TB, want string) {
-	t.Helper()
-	for end := time.Now().Add(await.Deadline); time.Now().Before(end); {
-		if strings.Contains(p.stderr.String(), want) {
-			return
-		}
-		select {
-		case <-p.ended:
-			t.Fatalf("it ended (%v): %s", p.err, p.stderr)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	t.Fatalf("stderr is %q, want %q", p.stderr, want)
-}
-
 // TestWatchToClosedStdout checks that a closed stdout is refused.
 func TestWatchToClosedStdout(t *testing.T) {
+	parallel(t)
 	sh := exec.Command("sh", "-c", `exec "$0" watch pods -s https://127.0.0.1:1 >&-`, self(t))
-	sh.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
+	sh.Env = environment(t)
 	var stderr bytes.Buffer
 	sh.Stderr = &stderr
 	if err := sh.Run(); sh.ProcessState.ExitCode() != 1 || !strings.HasPrefix(stderr.String(),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/follow"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 )
 
@@ -39,7 +37,7 @@ func newWidgets(t *testing.T, version string) *widgets {
 		s.CloseClientConnections()
 		s.Close()
 	})
-	t.Setenv("KUBECACHEDIR", t.TempDir())
+	setenv(t, "KUBECACHEDIR="+t.TempDir())
 	return s
 }
 
@@ -117,42 +115,34 @@ func widget(version string, number, revision int) string {
 		`{"kind":"Widget","apiVersion":"example.com/%s","metadata":{"namespace":"default","name":"w%d","uid":"uid-%[2]d","resourceVersion":"%d"}}`, version, number, revision)
 }
 
-// inProcess is a command that runs in the test's process.
-type inProcess struct {
-	stdout, stderr output
-	cancel         context.CancelFunc
-	ended          chan int
+// following is a process whose stdout is collected.
+type following struct {
+	*process
+	stdout output
 }
 
-func (s *widgets) start(t *testing.T, args ...string) *inProcess {
+func startFollowing(t *testing.T, args ...string) *following {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	p := &inProcess{cancel: cancel, ended: make(chan int, 1)}
-	go func() { p.ended <- run(ctx, append(args, "-s", s.URL), &p.stdout, &p.stderr) }()
-	t.Cleanup(p.stop)
+	p := &following{process: newProcess(t, append([]string{self(t)}, args...))}
+	p.Stdout = &p.stdout
+	p.start(t)
 	return p
 }
 
-// stop ends the command, and waits for its end.
-func (p *inProcess) stop() {
-	p.cancel()
-	p.ended <- <-p.ended
+func (s *widgets) start(t *testing.T, args ...string) *following {
+	t.Helper()
+	return startFollowing(t, append(args, "-s", s.URL)...)
 }
 
-// wait waits until the n-th line on stdout with a text, or until stderr has it if n is 0.
-func (p *inProcess) wait(t *testing.T, text string, n int) {
+// wait waits until the n-th line on stdout with a text.
+func (p *following) wait(t *testing.T, text string, n int) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("waited for %q; stdout:\n%s\nstderr:\n%s", text, &p.stdout, &p.stderr)
+			t.Logf("waited for %q; stdout:\n%s\nstderr:\n%s", text, &p.stdout, p.stderr)
 		}
 	}()
-	waitFor(t, func() bool {
-		if n == 0 {
-			return strings.Contains(p.stderr.String(), text)
-		}
-		return strings.Count(p.stdout.String(), text) >= n
-	})
+	p.await(t, text, func() bool { return strings.Count(p.stdout.String(), text) >= n })
 }
 
 // foldLines is the fold of docs/watch.md: names by UID, of lines whose ids are repeated once.
@@ -180,17 +170,11 @@ func foldLines(t *testing.T, text string) map[string]string {
 	return objects
 }
 
-// hurried makes the types be requested often, and leave soon.
-func hurried(t *testing.T) {
-	every, after := follow.RequestEvery, follow.LeaveAfter
-	t.Cleanup(func() { follow.RequestEvery, follow.LeaveAfter = every, after })
-	follow.RequestEvery, follow.LeaveAfter = 20*time.Millisecond, 100*time.Millisecond
-}
-
 // TestTypeLeavesAndReturns follows the types of a group, which is not served for a time. Its objects stay. It returns
 // while the stream runs, and once more while it does not.
 func TestTypeLeavesAndReturns(t *testing.T) {
-	hurried(t)
+	parallel(t)
+	setenv(t, "KEEPWATCH_TEST_HURRIED=1")
 	s := newWidgets(t, "v1")
 	args := []string{"watch", "*.example.com", "-A", "--state", t.TempDir()}
 	p := s.start(t, args...)
@@ -201,11 +185,11 @@ func TestTypeLeavesAndReturns(t *testing.T) {
 	p.wait(t, `"count":3`, 2)
 	s.serve("", false)
 	p.wait(t, `"type":"DELETED"`, 6)
-	p.stop()
+	p.end()
 	s.serve("v1", false)
 	again := s.start(t, args...)
 	again.wait(t, `"count":3`, 1)
-	again.stop()
+	again.end()
 	all := p.stdout.String() + again.stdout.String()
 	if got := foldLines(t, all); len(got) != 3 {
 		t.Errorf("the lines add up to %v:\n%s", got, all)
@@ -218,6 +202,7 @@ func TestTypeLeavesAndReturns(t *testing.T) {
 // TestWatchEndsWithItsReader closes the pipe that a stream has written to, as the end of its parent does. The stream
 // has nothing more to write.
 func TestWatchEndsWithItsReader(t *testing.T) {
+	parallel(t)
 	s := newWidgets(t, "v1")
 	for _, types := range []string{"widgets.example.com", "*.example.com"} {
 		r, w, err := os.Pipe()
@@ -241,7 +226,8 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 
 // TestTypeIsNotGone follows the types of a group while answers that prove nothing say that it is not there.
 func TestTypeIsNotGone(t *testing.T) {
-	hurried(t)
+	parallel(t)
+	setenv(t, "KEEPWATCH_TEST_HURRIED=1")
 	s := newWidgets(t, "v1")
 	hidden := make(chan func(http.ResponseWriter, *http.Request) bool, 1)
 	hidden <- nil
@@ -260,12 +246,7 @@ func TestTypeIsNotGone(t *testing.T) {
 	}))
 	t.Cleanup(balancer.Close)
 	t.Cleanup(balancer.CloseClientConnections)
-	ctx, cancel := context.WithCancel(t.Context())
-	p := &inProcess{cancel: cancel, ended: make(chan int, 1)}
-	go func() {
-		p.ended <- run(ctx, []string{"watch", "*.example.com", "-A", "-s", balancer.URL}, &p.stdout, &p.stderr)
-	}()
-	t.Cleanup(p.stop)
+	p := startFollowing(t, "watch", "*.example.com", "-A", "-s", balancer.URL)
 	p.wait(t, `"count":3`, 1)
 	for name, hide := range map[string]func(http.ResponseWriter, *http.Request) bool{
 		"a plain 404 for everything": func(w http.ResponseWriter, r *http.Request) bool {
@@ -291,13 +272,14 @@ func TestTypeIsNotGone(t *testing.T) {
 		<-hidden
 		hidden <- nil
 	}
-	if p.stop(); strings.Contains(p.stdout.String(), "DELETED") || strings.Contains(p.stderr.String(), "any more") {
-		t.Errorf("stdout:\n%s\nstderr:\n%s", &p.stdout, &p.stderr)
+	if p.end(); strings.Contains(p.stdout.String(), "DELETED") || strings.Contains(p.stderr.String(), "any more") {
+		t.Errorf("stdout:\n%s\nstderr:\n%s", &p.stdout, p.stderr)
 	}
 }
 
 // TestTypeChangesItsVersion follows a type that was named without a version. The server then serves another one.
 func TestTypeChangesItsVersion(t *testing.T) {
+	parallel(t)
 	s := newWidgets(t, "v1")
 	p := s.start(t, "watch", "widgets.example.com", "-A")
 	p.wait(t, `"count":3`, 1)
@@ -310,6 +292,7 @@ func TestTypeChangesItsVersion(t *testing.T) {
 
 // TestTypeOfServerThatIsDown names a type of a group whose server is down, and types that no server has.
 func TestTypeOfServerThatIsDown(t *testing.T) {
+	parallel(t)
 	s := newWidgets(t, "v1")
 	s.serve("v1", true)
 	for _, kind := range []string{"gizmos", "gizmos.other.com"} {
@@ -320,15 +303,14 @@ func TestTypeOfServerThatIsDown(t *testing.T) {
 	}
 	for _, kind := range []string{"widgets.example.com", "widgets.v1.example.com", "*.example.com"} {
 		s.serve("v1", true)
-		t.Setenv("KUBECACHEDIR", t.TempDir()) // without the types of the run before
+		setenv(t, "KUBECACHEDIR="+t.TempDir()) // without the types of the run before
 		p := s.start(t, "watch", kind, "-A", "--until-synced")
-		p.wait(t, "example.com/v1", 0)
-		p.wait(t, "; retrying in ", 0)
+		p.waitStderr(t, "example.com/v1")
+		p.waitStderr(t, "; retrying in ")
 		s.serve("v1", false)
 		p.wait(t, `"count":3`, 1)
-		if code := <-p.ended; code != 0 {
-			t.Errorf("%s: exit %d: %s", kind, code, &p.stderr)
+		if code := p.exit(t); code != 0 {
+			t.Errorf("%s: exit %d: %s", kind, code, p.stderr)
 		}
-		p.ended <- 0
 	}
 }
