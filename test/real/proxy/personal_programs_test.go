@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ type personalProgram struct {
 
 	mu     sync.Mutex
 	synced bool
-	failed string            // the last error that it has shown
+	failed string            // the last error that it has shown, with its time
 	fold   map[string]string // "UID/revision" by name
 }
 
@@ -157,7 +158,7 @@ func (o *onlookers) shows(u *onlooker, l clients.Line) {
 	p.synced = p.synced || l.Type != "ERROR"
 	switch l.Type {
 	case "ERROR":
-		p.failed = l.Message
+		p.failed = time.Now().UTC().Format(time.TimeOnly) + " " + l.Message
 	case "LISTED":
 		clear(p.fold)
 	case "DELETED":

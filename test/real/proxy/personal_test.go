@@ -469,8 +469,16 @@ func (o *onlookers) settle(step int) {
 			slices.Sort(want)
 			// without any namespace the server refuses, and an informer keeps what it has
 			return len(want) == 0 || slices.Equal(got, want)
-		}, func() string { return fmt.Sprintf("%v, want %v", got, want) })
+		}, func() string { return fmt.Sprintf("%v, want %v", got, want) }, u.log)
 	}
+}
+
+// log returns what the user's program says of itself, "" without a program.
+func (u *onlooker) log() string {
+	if u.program == nil {
+		return ""
+	}
+	return "\n" + u.program.name + ": " + u.program.log()
 }
 
 // has returns what the user has, as name@revision.
