@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/internal/apiresources"
+	"github.com/keepwatch/keepwatch/internal/pings"
 )
 
 // Run runs the operator by itself; see the function [Run].
@@ -105,7 +106,7 @@ type fatal struct{ error }
 func (f fatal) Unwrap() error { return f.error }
 
 func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
-	cfg = rest.CopyConfig(cfg)
+	cfg = rest.CopyConfig(pings.Config(cfg))
 	if cfg.RateLimiter == nil && cfg.QPS == 0 {
 		cfg.QPS = -1 // the server's priority and fairness limits requests
 	}

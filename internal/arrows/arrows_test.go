@@ -37,7 +37,8 @@ var rules = map[string]rule{
 		why:  "a reflector joins any source to any target through the vocabulary alone",
 	},
 	"source/kube": {
-		ours: []string{"", "internal/deletions", "internal/paging", "internal/pause", "internal/readahead"},
+		ours: []string{"", "internal/deletions", "internal/paging", "internal/pause", "internal/pings",
+			"internal/readahead"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/",
 			"github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire",
@@ -93,7 +94,7 @@ var rules = map[string]rule{
 	},
 	"informer/internal/direct": {
 		ours: []string{"", "source/kube", "informer/internal/follow", "informer/internal/item",
-			"informer/internal/listwatch", "informer/internal/object", "internal/apiresources"},
+			"informer/internal/listwatch", "informer/internal/object", "internal/apiresources", "internal/pings"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
@@ -195,7 +196,7 @@ var rules = map[string]rule{
 	},
 	"stream/transfer/apitypes": {
 		ours: []string{"", "internal/backoff", "internal/startup", "reflector", "source/kube", "stream", "stream/sink",
-			"stream/transfer"},
+			"stream/transfer", "internal/pings"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "which types a cluster has is known without a sink and without a command",
 	},
@@ -392,7 +393,7 @@ var rules = map[string]rule{
 	"operator": {
 		ours: []string{"", "informer", "informer/health", "internal/apiresources", "internal/backoff",
 			"operator/internal/...",
-			"reflector", "source/kube", "internal/pause"}, // which failures of discovery end the start
+			"reflector", "source/kube", "internal/pause", "internal/pings"}, // which failures of discovery end the start
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",
 			"github.com/prometheus/client_golang/prometheus$", "go.opentelemetry.io/otel",
@@ -525,7 +526,7 @@ var rules = map[string]rule{
 	},
 	"server/proxy": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/watchcache",
-			"server/readpath", "server/servemetrics", "server/proxy/...", "internal/pause"},
+			"server/readpath", "server/servemetrics", "server/proxy/...", "internal/pause", "internal/pings"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
@@ -678,6 +679,10 @@ var rules = map[string]rule{
 		why:  "a read that callers share returns a revision, of any source",
 	},
 	"internal/pause": {why: "a wait depends on its time and its context"},
+	"internal/pings": {
+		others: []string{"k8s.io/client-go/rest$"},
+		why:    "how connections are watched depends on a configuration only",
+	},
 	"internal/deletions": {
 		ours:   []string{""},
 		others: []string{"k8s.io/apimachinery/pkg/runtime/schema$"},

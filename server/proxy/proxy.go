@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/internal/pings"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/fairness"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
@@ -115,7 +116,7 @@ type Proxy struct {
 
 // New returns a proxy. It sends no request; Run does. It returns an error for an invalid configuration.
 func New(config Config) (*Proxy, error) {
-	server := rest.CopyConfig(config.Server)
+	server := rest.CopyConfig(pings.Config(config.Server))
 	server.QPS = -1 // one watch a resource, and reviews that are remembered
 	if config.EncodingsBudget == 0 {
 		config.EncodingsBudget = defaultEncodingsBudget

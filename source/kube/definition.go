@@ -17,6 +17,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/pause"
+	"github.com/keepwatch/keepwatch/internal/pings"
 )
 
 // A server whose definition of a type changes (a default is added, a field pruned, a conversion switched) ends the
@@ -295,7 +296,7 @@ type Definitions struct {
 
 // NewDefinitions returns the definitions of the server of a client. It sends no request.
 func NewDefinitions(cfg *rest.Config) (*Definitions, error) {
-	cfg = rest.CopyConfig(cfg)
+	cfg = rest.CopyConfig(pings.Config(cfg))
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = userAgent()
 	}

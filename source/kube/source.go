@@ -14,6 +14,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/deletions"
+	"github.com/keepwatch/keepwatch/internal/pings"
 )
 
 var _ keepwatch.Source = (*Source)(nil)
@@ -139,7 +140,7 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	cfg = rest.CopyConfig(cfg)
+	cfg = rest.CopyConfig(pings.Config(cfg))
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = userAgent()
 	}

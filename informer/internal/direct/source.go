@@ -24,6 +24,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/listwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/object"
 	"github.com/keepwatch/keepwatch/internal/apiresources"
+	"github.com/keepwatch/keepwatch/internal/pings"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -77,7 +78,7 @@ func (versioned) ResourceVersion(r keepwatch.Revision) string { return r.String(
 // New returns a source of objects like the example. It does not change cfg, and sends no
 // request.
 func New(cfg *rest.Config, example runtime.Object, o Options) (*Source, error) {
-	d := &Source{cfg: rest.CopyConfig(cfg), example: example, options: o}
+	d := &Source{cfg: rest.CopyConfig(pings.Config(cfg)), example: example, options: o}
 	if o.Resource.Resource == "" {
 		return d, nil
 	}

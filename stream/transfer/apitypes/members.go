@@ -16,6 +16,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/internal/pings"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
@@ -62,11 +63,12 @@ func (m *member) restAfter(least time.Duration) time.Duration {
 }
 
 func newMembers(t *Transfer) (*members, error) {
-	types, err := discovery.NewDiscoveryClientForConfig(t.Config)
+	config := pings.Config(t.Config)
+	types, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := metadata.NewForConfig(t.Config)
+	objects, err := metadata.NewForConfig(config)
 	return &members{
 		Transfer: t, waits: backoff.Exponential{First: min(time.Second, t.RequestEvery), Max: t.RequestEvery},
 		groups: types.RESTClient(), defined: &definitions{types.RESTClient(), objects},
