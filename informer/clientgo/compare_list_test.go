@@ -71,8 +71,10 @@ func TestCompareListFuncs(t *testing.T) {
 			t.Parallel()
 			keysOf := func(build func(cache.ListerWatcher) cache.SharedIndexInformer) []string {
 				inf := build(&cache.ListWatch{
-					ListFunc: func(options metav1.ListOptions) (runtime.Object, error) { return listFunc(options) },
-					WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
+					ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+						return listFunc(options)
+					},
+					WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 						if options.SendInitialEvents != nil {
 							return nil, errors.New("there are no streaming lists")
 						}
