@@ -43,10 +43,13 @@ type Collector struct {
 	worker     *worker.Worker[types.UID]
 	sources    sources
 	unfollowed chan struct{} // of capacity 1
-	// waits counts the waits for dependents that have begun, and waited is the number of the last one that has succeeded.
-	// Only Run uses waited.
-	waits  atomic.Uint64
-	waited uint64
+	// awaiting waits for dependents, one wait at a time, beside worker: a source that stays behind delays nothing else.
+	// waits counts the waits that have begun.
+	awaiting *worker.Worker[struct{}]
+	waits    atomic.Uint64
+	mu       sync.Mutex
+	waited   uint64                 // the number of the last wait that has succeeded
+	aside    map[types.UID]struct{} // the owners that are handled again after the next one
 }
 
 // definitions are the objects that define other resources, and have their names.
@@ -59,9 +62,13 @@ func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *C
 		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		graph:    newGraph(),
 		sources:  newSources(), unfollowed: make(chan struct{}, 1),
+		aside: map[types.UID]struct{}{},
 	}
 	c.worker = worker.New(worker.Options[types.UID]{
 		Handle: c.handle, Retrying: c.report, MinDelay: minDelay, MaxDelay: maxDelay,
+	})
+	c.awaiting = worker.New(worker.Options[struct{}]{
+		Handle: c.awaitDependents, Retrying: c.reportAwaiting, MinDelay: minDelay, MaxDelay: maxDelay,
 	})
 	return c
 }
@@ -71,6 +78,9 @@ func (c *Collector) put(from *source, object *metav1.ObjectMeta) {
 	n := &node{
 		listing: from.listing, resource: from.resource, namespace: object.Namespace, name: object.Name, uid: object.UID,
 		owners: object.OwnerReferences, deleting: deletionOf(object), read: c.waits.Load(),
+	}
+	if known := c.graph.get(n.uid); known != nil && known.deleting == n.deleting {
+		n.read = known.read // a change during each wait would delay it for ever
 	}
 	before := c.graph.put(n)
 	switch {
@@ -113,9 +123,10 @@ func (c *Collector) remove(uid types.UID) {
 // Run collects garbage until ctx is done. complete is closed when the sources of all resources were added. Run begins
 // when the objects of these are known, since the dependents of an owner may be any of them, or after 30 s.
 func (c *Collector) Run(ctx context.Context, complete <-chan struct{}) {
-	var following sync.WaitGroup
-	defer following.Wait()
-	following.Go(func() { c.follow(ctx) })
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { c.follow(ctx) })
+	beside.Go(func() { c.awaiting.Run(ctx) })
 	c.waitForSync(ctx, complete)
 	c.worker.Run(ctx)
 }
@@ -164,10 +175,10 @@ func (c *Collector) handle(ctx context.Context, uid types.UID) error {
 	}
 	switch n.deleting {
 	case orphaning, inForeground:
-		if err := c.awaitDependents(ctx, n); err != nil {
-			return err
-		}
-		if n.deleting == orphaning {
+		switch {
+		case !c.knowsDependents(n):
+			return nil
+		case n.deleting == orphaning:
 			return c.orphan(ctx, n)
 		}
 		return c.deleteDependents(ctx, n)
@@ -177,22 +188,6 @@ func (c *Collector) handle(ctx context.Context, uid types.UID) error {
 	err := c.collect(ctx, n)
 	if errors.Is(err, errNamespacedOwner) { // it is left alone: no later attempt finds the owner
 		return nil
-	}
-	return err
-}
-
-// awaitDependents waits until the graph has what was written before an owner's deletion was read: a dependent of
-// another resource that was created just before it may not be known yet. It would not delay the owner's deletion in the
-// foreground, and it would be deleted with an owner that is deleted with Orphan. One wait is for all owners whose
-// deletions were read before it.
-func (c *Collector) awaitDependents(ctx context.Context, owner *node) error {
-	if c.waited > owner.read {
-		return nil
-	}
-	wait := c.waits.Add(1)
-	err := c.sources.awaitNewest(ctx)
-	if err == nil {
-		c.waited = wait
 	}
 	return err
 }

@@ -3,9 +3,11 @@ package garbage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -407,6 +409,89 @@ func TestDependentsThatAreKnownLast(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A cache that stays behind delays owners that wait for their dependents, and nothing else. The wait for all of them is
+// one, and it is repeated until the cache is not behind.
+func TestACacheThatStaysBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []runtime.Object
+		var waiting, ended []string
+		for i := range 20 {
+			name := fmt.Sprintf("a%02d", i)
+			finalizer := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}[i%2]
+			all = append(all, deleting(object(secrets, name), finalizer))
+			waiting, ended = append(waiting, name+"+"+finalizer), append(ended, name)
+		}
+		owner := object(secrets, "b")
+		c := newCluster(t, append(all, owner, object(configMaps, "c", owner))...)
+		changes, _ := c.follow(secrets)
+		dependents, _ := c.follow(configMaps)
+		var waits atomic.Int32
+		var caughtUp atomic.Bool
+		dependents.newest = func() error {
+			if waits.Add(1) > 1 {
+				t.Error("two waits at a time")
+			}
+			defer waits.Add(-1)
+			if caughtUp.Load() {
+				return nil
+			}
+			time.Sleep(3 * time.Second)
+			return apierrors.NewTimeoutError("Too large resource version", 1)
+		}
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Minute + time.Second)
+		if err := c.server.Tracker().Delete(secrets, "default", "b"); err != nil {
+			t.Fatal(err)
+		}
+		changes.change(keepwatch.Deleted, owner)
+		synctest.Wait()
+		c.is(configMaps, "")
+		c.is(secrets, strings.Join(waiting, " "))
+
+		last := deleting(object(secrets, "last"), metav1.FinalizerDeleteDependents)
+		if err := c.server.Tracker().Add(last); err != nil {
+			t.Fatal(err)
+		}
+		changes.change(keepwatch.Added, last)
+		if err := c.server.Tracker().Delete(secrets, "default", "a00"); err != nil {
+			t.Fatal(err)
+		}
+		changes.change(keepwatch.Deleted, all[0].(*metav1.PartialObjectMetadata))
+		time.Sleep(time.Minute)
+		c.is(secrets, strings.Join(append(waiting[1:], "last+"+metav1.FinalizerDeleteDependents), " "))
+
+		caughtUp.Store(true)
+		time.Sleep(maxDelay + 3*time.Second)
+		c.is(secrets, strings.Join(append(ended[1:], "last"), " "))
+		c.collector.mu.Lock()
+		defer c.collector.mu.Unlock()
+		if n := len(c.collector.aside); n > 0 {
+			t.Errorf("%d owners are still put aside", n)
+		}
+	})
+}
+
+// An owner that is written all the time while it is being deleted is done after the first wait that began after its
+// deletion.
+func TestOwnersThatChangeDuringTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := deleting(object(secrets, "a"), metav1.FinalizerDeleteDependents)
+		c := newCluster(t, owner)
+		changes, _ := c.follow(secrets)
+		dependents, _ := c.follow(configMaps)
+		dependents.newest = func() error {
+			changes.change(keepwatch.Modified, owner)
+			time.Sleep(time.Second)
+			return nil
+		}
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Minute)
+		c.is(secrets, "a")
+	})
 }
 
 // The metadata of one object cannot be read: it is neither collected nor an obstacle.

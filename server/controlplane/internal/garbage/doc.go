@@ -10,11 +10,13 @@
 //	Orphan      the owner is deleted when no dependent refers to it
 //
 // For the last two it waits until it knows every dependent that was created before the deletion, of whatever resource.
+// Other objects are handled meanwhile.
 //
 // It reads the objects in the server's memory, and writes through the API.
 // It begins when all objects were listed once, since any of them may be a dependent, or after 30 s.
 //
 //	collector.go  Collector: keeps the graph, and handles one object at a time
+//	aside.go      the owners that wait until their dependents are known
 //	sources.go    where the objects of each resource are read
 //	graph.go      the objects that are known, by owner
 //	owners.go     which owners of an object exist

@@ -16,7 +16,8 @@ type node struct {
 	namespace, name string
 	uid             types.UID
 	owners          []metav1.OwnerReference
-	// deleting is how the object is being deleted, and read how many waits for dependents had begun when it was read.
+	// deleting is how the object is being deleted, and read how many waits for dependents had begun when that was read
+	// first.
 	deleting deletion
 	read     uint64
 }
