@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,8 +14,12 @@ import (
 	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
-// eventBuffer is how many events a watch may be ahead of its reader.
-const eventBuffer = 16
+const (
+	// eventBuffer is how many events a watch may be ahead of its reader.
+	eventBuffer = 16
+	// readGrace is how long an event of a watch whose storage has ended waits for the reader, as an answer over HTTP does.
+	readGrace = time.Minute
+)
 
 // Watch watches the objects at a key or below it. When it returns, it has decided where the watch
 // begins; later failures are error events.
@@ -70,8 +75,8 @@ func (w *watcher) Send(e watchcache.Event, initial bool) error {
 	return nil
 }
 
-// put sends an event, unless the watch or the storage ends before the reader takes it, and nothing more can wait for
-// the reader: the watch loop notices both.
+// put sends an event, unless the watch ends before the reader takes it, which the watch loop notices. What the cache
+// has at its end nobody else sends: then the reader has a minute for an event.
 func (w *watcher) put(e watch.Event) {
 	if w.ctx.Err() != nil {
 		return
@@ -79,12 +84,16 @@ func (w *watcher) put(e watch.Event) {
 	select {
 	case w.events <- e:
 		return
-	default:
+	case <-w.ctx.Done():
+		return
+	case <-w.storage.cache.Ended():
 	}
+	late := time.NewTimer(readGrace)
+	defer late.Stop()
 	select {
 	case w.events <- e:
 	case <-w.ctx.Done():
-	case <-w.storage.cache.Ended():
+	case <-late.C:
 		w.stop()
 	}
 }

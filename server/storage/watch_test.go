@@ -257,3 +257,28 @@ func TestStopEndsWatches(t *testing.T) {
 		t.Error("it is ready")
 	}
 }
+
+// A watch whose storage ends sends what its cache has, however late its reader takes it: the last deletions of a
+// definition that was deleted have no other watch.
+func TestReaderBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{memory: true, follows: true})
+	const n = 100
+	for i := range n {
+		r.create(fmt.Sprint("p", i))
+	}
+	w := r.watch("/pods/", everything)
+	for i := range n {
+		r.delete(fmt.Sprint("p", i))
+	}
+	r.stop()
+	deleted := 0
+	for e := range w.ResultChan() {
+		if e.Type == watch.Deleted {
+			deleted++
+		}
+	}
+	if deleted != n {
+		t.Errorf("%d of %d deletions arrived", deleted, n)
+	}
+}
