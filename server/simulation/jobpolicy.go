@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -47,7 +48,9 @@ func matchRule(rule *batchv1.PodFailurePolicyRule, pod *corev1.Pod) (why string,
 			if ended == nil || ended.ExitCode == 0 || codes.ContainerName != nil && *codes.ContainerName != s.Name {
 				continue
 			}
-			if slices.Contains(codes.Values, ended.ExitCode) == (codes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn) {
+			in := slices.Contains(codes.Values, ended.ExitCode)
+			if in && codes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn ||
+				!in && codes.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn {
 				return fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d", s.Name, pod.Namespace, pod.Name,
 					ended.ExitCode), true
 			}
@@ -56,7 +59,7 @@ func matchRule(rule *batchv1.PodFailurePolicyRule, pod *corev1.Pod) (why string,
 	}
 	for _, condition := range pod.Status.Conditions {
 		for _, pattern := range rule.OnPodConditions {
-			if condition.Type == pattern.Type && condition.Status == pattern.Status {
+			if condition.Type == pattern.Type && condition.Status == cmp.Or(pattern.Status, corev1.ConditionTrue) {
 				return fmt.Sprintf("Pod %s/%s has condition %s", pod.Namespace, pod.Name, condition.Type), true
 			}
 		}
@@ -99,14 +102,19 @@ func (a *attempt) fail(pod *corev1.Pod) {
 	}
 }
 
-// failedByPolicy returns the condition of a Job that fails by a rule of its podFailurePolicy, or by indexes that
-// failed; nil if it does not.
-func (a *attempt) failedByPolicy() *batchv1.JobCondition {
+// failedByRule returns the condition of a Job that fails by a rule of its podFailurePolicy, nil if it does not.
+func (a *attempt) failedByRule() *batchv1.JobCondition {
 	for _, pod := range a.failed {
 		if why := a.judge(pod).failJob; why != "" {
 			return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonPodFailurePolicy, Message: why}
 		}
 	}
+	return nil
+}
+
+// failedByIndexes returns the condition of a Job of which too many indexes failed, or all have ended and some failed;
+// nil if it goes on.
+func (a *attempt) failedByIndexes() *batchv1.JobCondition {
 	switch n := len(a.failedIndexes); {
 	case n == 0:
 		return nil

@@ -151,8 +151,23 @@ func (a *attempt) failures() int { return max(a.counted, int(a.Status.Failed)) }
 
 func (a *attempt) suspended() bool { return a.Spec.Suspend != nil && *a.Spec.Suspend }
 
+// decided returns the condition with which a Job ends when no pod of it is left, nil if that is not decided.
+func (a *attempt) decided() *batchv1.JobCondition {
+	for criterion, end := range map[batchv1.JobConditionType]batchv1.JobConditionType{
+		batchv1.JobFailureTarget: batchv1.JobFailed, batchv1.JobSuccessCriteriaMet: batchv1.JobComplete,
+	} {
+		if met := jobCondition(a.Job, criterion); isTrue(met) {
+			return &batchv1.JobCondition{Type: end, Reason: met.Reason, Message: met.Message}
+		}
+	}
+	return nil
+}
+
 // verdict returns the condition with which a Job ends, or nil and when it would exceed its deadline.
 func (a *attempt) verdict(now time.Time) (*batchv1.JobCondition, time.Time) {
+	if end := a.decided(); end != nil {
+		return end, time.Time{}
+	}
 	if a.suspended() {
 		return nil, time.Time{}
 	}
@@ -160,19 +175,21 @@ func (a *attempt) verdict(now time.Time) (*batchv1.JobCondition, time.Time) {
 	if a.Spec.BackoffLimit != nil {
 		limit = int(*a.Spec.BackoffLimit)
 	}
-	failed, succeeded := a.failedByPolicy(), a.succeededByPolicy()
+	byRule, byIndexes, succeeded := a.failedByRule(), a.failedByIndexes(), a.succeededByPolicy()
 	switch {
-	case failed != nil:
-		return failed, time.Time{}
+	case byRule != nil:
+		return byRule, time.Time{}
 	case a.failures() > limit:
 		return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonBackoffLimitExceeded,
 			Message: "Job has reached the specified backoff limit"}, time.Time{}
+	case byIndexes != nil:
+		return byIndexes, time.Time{}
+	case succeeded != nil:
+		return succeeded, time.Time{}
 	case a.Spec.Completions != nil && a.successes() >= int(*a.Spec.Completions),
 		a.Spec.Completions == nil && a.successes() > 0 && len(a.active) == 0: // one success is enough, when the others end
 		return &batchv1.JobCondition{Type: batchv1.JobComplete, Reason: batchv1.JobReasonCompletionsReached,
 			Message: "Reached expected number of succeeded pods"}, time.Time{}
-	case succeeded != nil:
-		return succeeded, time.Time{}
 	case a.Spec.ActiveDeadlineSeconds == nil || a.Status.StartTime == nil:
 		return nil, time.Time{}
 	}
@@ -364,15 +381,20 @@ func (a *attempt) status(verdict *batchv1.JobCondition, now time.Time) *batchv1.
 	case status.StartTime == nil:
 		status.StartTime = &at
 	}
-	if verdict == nil || len(a.active) > 0 {
+	if verdict == nil {
 		return status
 	}
 	criterion := *verdict
 	if criterion.Type = batchv1.JobFailureTarget; verdict.Type == batchv1.JobComplete {
 		criterion.Type = batchv1.JobSuccessCriteriaMet
-		status.CompletionTime = &at
 	}
 	set(criterion, corev1.ConditionTrue)
+	if len(a.active) > 0 || len(a.terminating) > 0 { // kube-apiserver has no Job that has ended and has pods
+		return status
+	}
+	if verdict.Type == batchv1.JobComplete {
+		status.CompletionTime = &at
+	}
 	set(*verdict, corev1.ConditionTrue)
 	return status
 }

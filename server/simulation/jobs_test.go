@@ -75,7 +75,7 @@ func TestPolicies(t *testing.T) {
 	const in, notIn = batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn
 	evicted := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionIgnore,
 		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
-			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}}
+			{Type: corev1.DisruptionTarget}}} // True is the default
 	some := "0,2-3"
 	nothing := func(*batchv1.JobSpec) {}
 	for name, c := range map[string]struct {
@@ -105,6 +105,9 @@ func TestPolicies(t *testing.T) {
 			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{
 				{SucceededCount: number(5)}, {SucceededIndexes: &some, SucceededCount: number(2)}}}
 		}), []*corev1.Pod{done("3"), done("2"), done("8")}, 0, "", batchv1.JobReasonSuccessPolicy, "Matched rules at index 1"},
+		"indexes and all completions": {indexed(2, func(s *batchv1.JobSpec) {
+			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededCount: number(1)}}}
+		}), []*corev1.Pod{done("0"), done("1")}, 0, "", batchv1.JobReasonSuccessPolicy, "Matched rules at index 0"},
 		"too few of them": {indexed(9, func(s *batchv1.JobSpec) {
 			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: &some}}}
 		}), []*corev1.Pod{done("3"), done("2"), done("8")}, 0, "", "", ""},
@@ -119,5 +122,36 @@ func TestPolicies(t *testing.T) {
 			*status.FailedIndexes != c.lost {
 			t.Errorf("%s: %q, %q, %d failed, indexes %q", name, reason, says, status.Failed, *status.FailedIndexes)
 		}
+	}
+}
+
+// A Job says how it will end as soon as that is decided, keeps to it, and ends when it has no pod any more, as
+// kube-apiserver requires.
+func TestJobEndsWithoutPods(t *testing.T) {
+	mode, completions := batchv1.IndexedCompletion, int32(2)
+	job := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: &mode, Completions: &completions, BackoffLimit: new(int32)}}
+	now := time.Unix(1000, 0)
+	pods := []*corev1.Pod{failedPod("0", "0", 1), {}, {}}
+	for _, c := range []struct {
+		left        int // of the pods; the last one is terminating
+		target, end bool
+	}{{3, true, false}, {2, true, false}, {0, true, true}} {
+		left := slices.Clone(pods[:c.left])
+		if c.left > 1 {
+			last := left[c.left-1].DeepCopy()
+			last.DeletionTimestamp = &metav1.Time{Time: now}
+			left[c.left-1] = last
+		}
+		a := newAttempt(job, left)
+		verdict, _ := a.verdict(now)
+		job.Status = *a.status(verdict, now)
+		target, end := jobCondition(job, batchv1.JobFailureTarget), jobCondition(job, batchv1.JobFailed)
+		if isTrue(target) != c.target || isTrue(end) != c.end ||
+			c.end && end.Reason != batchv1.JobReasonBackoffLimitExceeded {
+			t.Errorf("with %d pods: %+v", c.left, job.Status)
+		}
+	}
+	if *job.Status.Terminating != 0 || job.Status.CompletionTime != nil {
+		t.Errorf("%+v", job.Status)
 	}
 }
