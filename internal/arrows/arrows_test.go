@@ -715,8 +715,8 @@ var rules = map[string]rule{
 		why:    "a message has the form of --log-format, whatever the command is",
 	},
 	"cmd/keepwatch/internal/cluster": {
-		ours: []string{"cmd/keepwatch/internal/exit", "cmd/keepwatch/internal/version", "internal/privatefile",
-			"internal/startup", "stream", "stream/transfer/apitypes"},
+		ours: []string{"cmd/keepwatch/internal/exit", "cmd/keepwatch/internal/version", "internal/pings",
+			"internal/privatefile", "internal/startup", "stream", "stream/transfer/apitypes"},
 		others: []string{"k8s.io/", "github.com/spf13/pflag"},
 		why:    "all commands find their cluster by the same flags and words",
 	},
@@ -750,8 +750,8 @@ var rules = map[string]rule{
 	},
 	"cmd/keepwatch/internal/serve": {
 		ours: []string{"cmd/keepwatch/internal/cluster", "cmd/keepwatch/internal/exit", "cmd/keepwatch/internal/history",
-			"cmd/keepwatch/internal/messages", "cmd/keepwatch/internal/serving", "internal/watchhistory",
-			"server/controlplane", "server/past/...", "source/history"},
+			"cmd/keepwatch/internal/messages", "cmd/keepwatch/internal/serving", "internal/pings",
+			"internal/watchhistory", "server/controlplane", "server/past/...", "source/history"},
 		others: []string{"*"},
 		why:    "the flags of the server, now or in the past",
 	},

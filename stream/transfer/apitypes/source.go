@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pings"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream"
 )
@@ -38,7 +39,7 @@ func NewSource(config *rest.Config, options kube.Options, pinned bool) (keepwatc
 	if err != nil || pinned || options.Resource.Group == "" {
 		return first, err
 	}
-	types, err := discovery.NewDiscoveryClientForConfig(config)
+	types, err := discovery.NewDiscoveryClientForConfig(pings.Config(config))
 	if err != nil {
 		return nil, err
 	}

@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/version"
+	"github.com/keepwatch/keepwatch/internal/pings"
 )
 
 // Connection returns the configuration of the connection to the cluster that the flags, the environment, a kubeconfig
 // or a pod name. kubectl's libraries take localhost:8080 where none does; no current cluster serves plain HTTP there,
-// so that is an error here.
+// so that is an error here. Its clients ping their connections.
 func Connection(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	config, err := flags.ToRESTConfig()
 	switch {
@@ -29,7 +30,7 @@ func Connection(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	case config.Host == clientcmd.ClusterDefaults.Server && *flags.APIServer == "" && os.Getenv("KUBERNETES_MASTER") == "":
 		return config, checkNamed(flags)
 	}
-	return config, nil
+	return pings.Config(config), nil
 }
 
 // checkNamed returns an error unless the kubeconfig names the cluster.

@@ -17,6 +17,7 @@ import (
 	lookback "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/messages"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/serving"
+	"github.com/keepwatch/keepwatch/internal/pings"
 	"github.com/keepwatch/keepwatch/server/controlplane"
 	"github.com/keepwatch/keepwatch/server/past"
 	"github.com/keepwatch/keepwatch/server/past/fork"
@@ -133,6 +134,7 @@ func (h *pastServing) serve(ctx context.Context, options controlplane.Options, s
 		if config.Cluster, err = clientcmd.BuildConfigFromFlags("", h.authorize); err != nil {
 			return fmt.Errorf("--authorize: %w", err)
 		}
+		config.Cluster = pings.Config(config.Cluster)
 		config.Cluster.QPS, config.Cluster.UserAgent = -1, cluster.ClientName() // clients wait for reviews
 		token = ""
 	}
