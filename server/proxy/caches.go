@@ -201,6 +201,16 @@ func (c *caches) following(info *request.RequestInfo) *entry {
 // follows reports whether a resource is followed, and has not failed.
 func (c *caches) follows(info *request.RequestInfo) bool { return c.following(info) != nil }
 
+// hasNoNamespaces reports whether a resource is followed whose objects belong to no namespace. Namespaces belong to
+// themselves. What is not followed may be another resource now.
+func (c *caches) hasNoNamespaces(info *request.RequestInfo) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.all[resourceOf(info)]
+	return e != nil && e.until.IsZero() && e.about != nil && !e.about.Namespaced &&
+		e.about.GroupResource() != namespaceObjects
+}
+
 func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 }

@@ -33,11 +33,10 @@ type Personal struct {
 // PersonalHeader is the header of an answer that is a personal view: "3/40" for 3 of 40 namespaces.
 const PersonalHeader = "Keepwatch-Personal-View"
 
-// personalReads answers personal views. A nil *personalReads answers none.
+// personalReads answers personal views.
 type personalReads struct {
 	Personal
-	views   *personal.Views
-	control *access.Control
+	views *personal.Views
 }
 
 func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegistry,
@@ -47,16 +46,19 @@ func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegi
 	}
 	views := personal.New(c.Cluster(), c.Reviews(), registry, settled)
 	c.OnChanges(views.Recheck, views.Touch, views.Wake)
-	return &personalReads{Personal: *of, views: views, control: c}
+	return &personalReads{Personal: *of, views: views}
 }
 
-// may reports whether a read can be a personal view. A caller that is not known, nil, may be anybody.
-func (p *personalReads) may(info *request.RequestInfo, c *access.Caller) bool {
-	if p == nil || info.Namespace != "" || info.Verb != "list" && info.Verb != "watch" {
+// mayBePersonal reports whether a read can be a personal view. A caller that is not known, nil, may be anybody, and the
+// objects of a resource that is not followed may be in namespaces.
+func (p *Proxy) mayBePersonal(info *request.RequestInfo, c *access.Caller) bool {
+	if p.personal == nil || info.Namespace != "" || info.Verb != "list" && info.Verb != "watch" ||
+		p.access.NamespacesRefused() || p.caches.hasNoNamespaces(info) {
 		return false
 	}
+	groups := p.personal.Groups
 	inGroup := func(group string) bool { return slices.Contains(c.GetGroups(), group) }
-	return len(p.Groups) == 0 || c == nil || slices.ContainsFunc(p.Groups, inGroup)
+	return len(groups) == 0 || c == nil || slices.ContainsFunc(groups, inGroup)
 }
 
 // errPersonalUndecided is the answer while the server does not say what a personal view has.
@@ -66,10 +68,11 @@ var errPersonalUndecided = func() *apierrors.StatusError {
 	return err
 }()
 
-// undecided returns a read to be forwarded because the server has not decided about it, or about its caller. What the
-// server then refuses over all namespaces may be allowed in some: a personal view is unavailable, and not forbidden.
-func (p *personalReads) undecided(q *http.Request, info *request.RequestInfo, c *access.Caller) *http.Request {
-	if !p.may(info, c) {
+// undecided returns a read to be forwarded because of an error of the decision about it, or about its caller. If the
+// server may decide it later, what it now refuses over all namespaces may be allowed in some: a personal view is
+// unavailable, and not forbidden.
+func (p *Proxy) undecided(q *http.Request, info *request.RequestInfo, c *access.Caller, err error) *http.Request {
+	if !access.IsUndecided(err) || !p.mayBePersonal(info, c) {
 		return q
 	}
 	return forward.UnlessForbidden(q, errPersonalUndecided)
@@ -104,7 +107,7 @@ var namespaceObjects = schema.GroupResource{Resource: "namespaces"}
 // it. It reports false if the server shall answer.
 func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *http.Request, info *request.RequestInfo,
 	c *access.Caller) bool {
-	if !p.personal.may(info, c) || p.access.NamespacesRefused() {
+	if !p.mayBePersonal(info, c) {
 		return false
 	}
 	asked := q

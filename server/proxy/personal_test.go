@@ -436,10 +436,13 @@ func TestPersonalWithoutMemory(t *testing.T) {
 }
 
 // While the server decides neither about a user nor about a token, a personal view is unavailable and not forbidden, as
-// the forwarded request is. Who may read everything is answered by the server.
+// the forwarded request is. Who may read everything is answered by the server, and what cannot be a personal view, or
+// the server has decided, is refused as it says it.
 func TestPersonalUndecided(t *testing.T) {
 	t.Parallel()
-	var busy atomic.Pointer[string] // the end of the paths that are answered 429
+	var answers atomic.Pointer[map[string]int] // the codes of what is not answered by the server, by the end of the path
+	answers.Store(&map[string]int{})
+	var between *httptest.Server
 	r := newPersonalRig(t, 1, func(c *Config) {
 		direct, err := rest.TransportFor(rest.AnonymousClientConfig(c.Server))
 		if err != nil {
@@ -451,9 +454,15 @@ func TestPersonalUndecided(t *testing.T) {
 		}
 		reverse := &httputil.ReverseProxy{Transport: direct, Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(to) },
 			FlushInterval: -1}
-		between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if end := busy.Load(); end != nil && strings.HasSuffix(q.URL.Path, *end) {
-				w.WriteHeader(http.StatusTooManyRequests)
+		between = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			for end, code := range *answers.Load() {
+				if strings.HasSuffix(q.URL.Path, end) {
+					w.WriteHeader(code)
+					return
+				}
+			}
+			if _, _, ok := q.BasicAuth(); ok { // is nobody for a server that accepts requests without credentials
+				w.WriteHeader(http.StatusForbidden)
 				return
 			}
 			reverse.ServeHTTP(w, q)
@@ -461,23 +470,42 @@ func TestPersonalUndecided(t *testing.T) {
 		t.Cleanup(between.Close)
 		c.Server = &rest.Config{Host: between.URL, BearerToken: c.Server.BearerToken}
 	})
+	expect := func(what, authorization, path string, want int) {
+		t.Helper()
+		await.State(t, what, func() (bool, string) { // the server sees grants late
+			answer := r.ask(t.Context(), r.replicas[0].serve.URL, "", path, "Authorization", authorization)
+			answer.Body.Close()
+			later := answer.Header.Get("Retry-After") != ""
+			return answer.StatusCode == want && later == (want == http.StatusServiceUnavailable), answer.Status
+		})
+	}
+	const nodes = "/api/v1/nodes?resourceVersion=0"
+	proxy := r.replicas[0].proxy
+	r.until("nodes are known to be in no namespace", func() bool {
+		r.get(0, "own", nodes)
+		return slices.ContainsFunc(proxy.caches.followed(), func(f *follower) bool { return f.resource.Resource == "nodes" })
+	})
 	for i, reviews := range []string{"/subjectaccessreviews", "/tokenreviews"} {
 		ada, eve := fmt.Sprint("ada", i), fmt.Sprint("eve", i)
 		token, everything := r.user(ada), r.user(eve)
 		r.grant(ada, "a")
 		r.grant(eve, "")
-		busy.Store(&reviews)
-		for of, want := range map[string]int{token: http.StatusServiceUnavailable, everything: http.StatusOK} {
-			await.State(t, "the server has seen the grants", func() (bool, string) {
-				answer := r.ask(t.Context(), r.replicas[0].serve.URL, of, anyState)
-				answer.Body.Close()
-				later := answer.Header.Get("Retry-After") != ""
-				return answer.StatusCode == want && later == (want != http.StatusOK), answer.Status
-			})
-		}
-		busy.Store(nil)
+		answers.Store(&map[string]int{reviews: http.StatusTooManyRequests})
+		expect("undecided", "Bearer "+token, anyState, http.StatusServiceUnavailable)
+		expect("undecided, allowed everywhere", "Bearer "+everything, anyState, http.StatusOK)
+		expect("undecided, in no namespace", "Bearer "+token, nodes, http.StatusForbidden)
+		expect("credentials that are not reviewed", "Basic YTpi", anyState, http.StatusForbidden)
+		answers.Store(&map[string]int{reviews: http.StatusForbidden})
+		expect("the proxy may not have it reviewed", "Bearer "+token, anyState, http.StatusForbidden)
+		answers.Store(&map[string]int{})
 		r.sees(token, 1)
 	}
+	unknown := r.user("unknown")
+	answers.Store(&map[string]int{"/api/v1/namespaces": http.StatusForbidden,
+		"/subjectaccessreviews": http.StatusTooManyRequests})
+	between.CloseClientConnections()
+	r.until("the proxy may not list namespaces", proxy.access.NamespacesRefused)
+	expect("there are no personal views", "Bearer "+unknown, anyState, http.StatusForbidden)
 }
 
 // staleOnce is a view that has an earlier set when it is asked first.

@@ -238,34 +238,32 @@ const defaultRequestTimeout = time.Minute
 
 // serveAPI answers or forwards a request for the server's API, and counts it for its client.
 func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
-	caller, info, why := p.identifyRead(q)
+	caller, info, why, err := p.identifyRead(q)
 	authenticated := caller != nil || access.CertifiedUser(q.Context()) != nil || p.access.IsOwn(q)
 	p.clients.of(q, authenticated).serve(func(w http.ResponseWriter, q *http.Request) {
-		if why == reasonIdentity {
-			q = p.personal.undecided(q, info, nil)
-		}
 		if why != "" {
-			p.forward(w, q, info, why)
+			p.forward(w, p.undecided(q, info, nil, err), info, why)
 			return
 		}
 		p.serveRead(w, q, info, caller)
 	}, w, q, p.savings.begin(q, info))
 }
 
-// identifyRead returns who sent a read that a cache could answer, or why the request is forwarded.
-func (p *Proxy) identifyRead(q *http.Request) (*access.Caller, *request.RequestInfo, reason) {
+// identifyRead returns who sent a read that a cache could answer, or why the request is forwarded. The error is why the
+// caller is not known.
+func (p *Proxy) identifyRead(q *http.Request) (*access.Caller, *request.RequestInfo, reason, error) {
 	info, err := p.infos.NewRequestInfo(q)
 	if err != nil {
-		return nil, nil, reasonRequest
+		return nil, nil, reasonRequest, nil
 	}
 	if why := p.cacheable(q, info); why != "" {
-		return nil, info, why
+		return nil, info, why, nil
 	}
 	caller, err := p.access.Caller(q)
 	if err != nil {
-		return nil, info, reasonIdentity
+		return nil, info, reasonIdentity, err
 	}
-	return caller, info, ""
+	return caller, info, "", nil
 }
 
 // serveRead answers a read from a cache, or forwards it.
@@ -282,7 +280,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 		return
 	}
 	if err != nil {
-		p.forward(w, p.personal.undecided(q, info, caller), info, reasonUndecided)
+		p.forward(w, p.undecided(q, info, caller, err), info, reasonUndecided)
 		return
 	}
 	if !decision.Allowed {

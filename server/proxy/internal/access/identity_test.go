@@ -54,7 +54,7 @@ var answersToReviews = map[int]bool{
 	http.StatusTooManyRequests: false, http.StatusInternalServerError: false,
 }
 
-// The last review of the proxy itself counts as that of a token does.
+// The last review of the proxy itself counts as that of a token does. A refusal to review it is final.
 func TestRememberedIdentityOfTheProxy(t *testing.T) {
 	answers := &reviewing{}
 	server := httptest.NewServer(answers)
@@ -72,6 +72,10 @@ func TestRememberedIdentityOfTheProxy(t *testing.T) {
 			if caller, ok := own.user(t.Context()); ok != known || ok && caller.GetName() != "ada" {
 				t.Errorf("%d: %v, %v", status, caller, ok)
 			}
+		}
+		passes := status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
+		if _, err := own.again(t.Context()); !known && IsUndecided(err) != passes {
+			t.Errorf("%d: undecided: %v", status, err)
 		}
 	}
 }

@@ -28,6 +28,18 @@ func isOutage(err error) bool {
 	return noAnswer || broken || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errSilent)
 }
 
+// IsUndecided reports whether an error of [Control.Caller] or [Control.Decide] may pass: the server has not answered
+// the review, is too busy for it, or was not asked. Any other refusal of the review is final, as it is of a proxy
+// without the right to it, and so is that the server knows nobody by the credentials.
+func IsUndecided(err error) bool {
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) {
+		code := answer.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+	}
+	return err != nil && !errors.Is(err, errUnknown)
+}
+
 // once is a client that returns an answer 429 as it is. client-go's own repeats the request as the answer's Retry-After
 // asks until the context ends, which then looks as if the server had not answered.
 type once struct{ rest.Interface }

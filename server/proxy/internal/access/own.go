@@ -32,6 +32,7 @@ type ownReview struct {
 	known    user.Info // nil before the first review
 	reviewed time.Time
 	failed   time.Time // when the last review failed
+	failure  error     // nil unless it has
 }
 
 func newOwnIdentity(token string, reviews authenticationclient.AuthenticationV1Interface,
@@ -70,7 +71,7 @@ func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
 	review, err := o.review(ctx)
 	if err != nil {
 		klog.V(2).InfoS("The server does not review the proxy's own identity", "err", err)
-		last.failed = time.Now()
+		last.failed, last.failure = time.Now(), err
 		if !isOutage(err) { // the credentials may be invalid
 			last.known, last.reviewed = nil, time.Time{}
 		}
@@ -87,7 +88,7 @@ func (o *ownIdentity) again(ctx context.Context) (user.Info, error) {
 	if known, ok := o.user(ctx); ok {
 		return known, nil
 	}
-	return nil, errUndecided
+	return nil, errors.Join(errUndecided, o.last.Load().failure)
 }
 
 // errUndecided is why the identity of the proxy is not known.
