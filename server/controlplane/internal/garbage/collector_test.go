@@ -337,9 +337,17 @@ func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
 
 // The objects of a definition that is deleted are deleted before it. Their storage may not know that when it closes.
 func TestLastDeletionsOfADefinition(t *testing.T) {
+	for _, kind := range []string{"ConfigMap", "ConfigMaps", "Settings"} { // the resource does not follow from it
+		t.Run(kind, func(t *testing.T) { testLastDeletions(t, kind) })
+	}
+}
+
+func testLastDeletions(t *testing.T, kind string) {
 	synctest.Test(t, func(t *testing.T) {
 		owner, definition := object(configMaps, "a"), object(crds, "configmaps")
-		c := newCluster(t, owner, object(secrets, "b", owner), definition)
+		dependent := object(secrets, "b", owner)
+		dependent.OwnerReferences[0].Kind = kind
+		c := newCluster(t, owner, dependent, definition)
 		c.follow(secrets)
 		changes, _ := c.follow(crds)
 		owners, remove := c.follow(configMaps)
@@ -361,7 +369,8 @@ func TestLastDeletionsOfADefinition(t *testing.T) {
 			return nil
 		}
 		synctest.Wait()
-		c.discovery.Resources = nil // the kind is not served
+		c.discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "example.com/v1", // the kind is not served
+			APIResources: []metav1.APIResource{{Name: "others", Kind: "Other"}}}}
 		changes.change(keepwatch.Deleted, definition)
 		remove()
 		removeVersion()

@@ -56,9 +56,8 @@ func (c *Collector) find(ctx context.Context, namespace string,
 	gone := c.graph.lastOf(reference.UID)
 	mapping, err := c.kinds.RESTMapping(gv.WithKind(reference.Kind).GroupKind(), gv.Version)
 	if err != nil { // the kind may be new, or may have gone with the owner
-		resource, _ := meta.UnsafeGuessKindToResource(gv.WithKind(reference.Kind))
-		if gone.is(resource.GroupResource(), namespace, reference.Name) || gone.is(resource.GroupResource(), "",
-			reference.Name) {
+		resource := c.resourceOf(gv.WithKind(reference.Kind), gone)
+		if gone.is(resource, namespace, reference.Name) || gone.is(resource, "", reference.Name) {
 			return notDeleted, false, true, nil
 		}
 		c.rediscover()
@@ -90,6 +89,16 @@ func (c *Collector) find(ctx context.Context, namespace string,
 	}
 	exists = owner.UID == reference.UID
 	return deletionOf(owner), exists, !exists, nil
+}
+
+// resourceOf returns the resource of a kind that is not served: that of an owner that was deleted, if it is of the
+// group and is not followed any more either, or one that follows from the kind's name.
+func (c *Collector) resourceOf(kind schema.GroupVersionKind, gone *node) schema.GroupResource {
+	if gone != nil && gone.resource.Group == kind.Group && !c.Follows(gone.resource) {
+		return gone.resource
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(kind)
+	return guess.GroupResource()
 }
 
 // rediscover makes the next owner cause a request of discovery.
