@@ -318,6 +318,7 @@ func testDeleted(t *testing.T, server *pgtest.Server) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	s.Close() // the last use may leave it open, and the next process would be its standby
 	server.SQL(`DROP SCHEMA IF EXISTS deleted CASCADE`)
 	if stored := open(t, postgres.New(server.URL("deleted"), postgres.Options{})); stored[0].Entries.Len() > 0 {
 		t.Errorf("%d objects in new tables", stored[0].Entries.Len())
