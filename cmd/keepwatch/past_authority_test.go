@@ -211,14 +211,14 @@ func (p *authorizedPast) anotherNamespace(at string, last *corev1.ConfigMap) {
 	p.bind("gone", "one")
 	p.becomes("one", "/at/now/api/v1/namespaces/gone/configmaps", 200) // the new one is known
 	if !created.CreationTimestamp.After(last.CreationTimestamp.Time) {
-		p.Log("both namespaces were created in one second") // which is what a time of creation can tell
+		p.Log("both namespaces were created in one second") // creationTimestamp has no fractions
 		return
 	}
 	p.expect("another namespace", at, map[string]int{"one /api/v1/namespaces/gone/configmaps/m": 403,
 		"all /api/v1/namespaces/gone/configmaps/m": 200})
 }
 
-// revoked takes a right away, which ends the watch.
+// revoked revokes a right, which ends the watch.
 func (p *authorizedPast) revoked(at string, _ *corev1.ConfigMap) {
 	const left = "/api/v1/namespaces/left/configmaps"
 	response, code := p.get("one", at+left+"?watch=true&speed=0")

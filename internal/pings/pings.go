@@ -12,8 +12,8 @@ import (
 // server that froze, or that a balancer has dropped, receives each later request: a request that ends by its timeout
 // leaves it in use.
 //
-// client-go's transports ping, but for a configuration without settings of TLS, such as that of a server whose
-// certificate the system trusts, it uses net/http's default one, which does not.
+// client-go's transports ping. Without settings of TLS, as for a server whose certificate the system trusts, client-go
+// uses net/http's default transport, which does not.
 func Config(cfg *rest.Config) *rest.Config {
 	if cfg.Transport != nil || !strings.HasPrefix(cfg.Host, "https://") || os.Getenv("DISABLE_HTTP2") != "" {
 		return cfg

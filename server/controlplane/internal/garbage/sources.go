@@ -161,8 +161,8 @@ func signal(to chan<- struct{}) {
 	}
 }
 
-// followed returns the sources that are followed, those that were removed since the last call, and who waits since it
-// until all are read.
+// followed returns the sources that are followed, those that were removed since the last call, and the waits that have
+// begun since it, until all are read.
 func (s *sources) followed() (first, removed []*source, awaiting []chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
