@@ -9,6 +9,7 @@
 //	sqlite.go   Open, Close, and errors
 //	schema.go   the tables
 //	write.go    one batch
+//	log.go      the length of the write-ahead log
 //	expire.go   what is deleted by age and by size
 //	compress.go what is compressed, some time after its end
 //	thin.go     what is deleted by thinning

@@ -14,6 +14,9 @@ func (s *Sink) SetSweep(rows int) { s.sweep = rows }
 // SetCompress replaces wholeTime and minCompressed.
 func (s *Sink) SetCompress(whole time.Duration, least int) { s.whole, s.least = whole, least }
 
+// SetLog replaces logBytes.
+func (s *Sink) SetLog(bytes int64) { s.log.bound = bytes }
+
 // CloseIdle closes the connections that no snapshot has, as database/sql does with those whose read was interrupted.
 func (h *History) CloseIdle() { h.last.db.SetMaxIdleConns(0) }
 

@@ -16,7 +16,8 @@ import (
 )
 
 // History reads the tables of a file, which another process may write meanwhile. It never changes the file, and holds
-// up no writer: a snapshot delays only that the write-ahead log becomes shorter. It is safe for concurrent use.
+// up no writer, except one that waits for snapshots to make a long write-ahead log short. It is safe for concurrent
+// use.
 type History struct {
 	path string
 	// file is what was opened. What was read of it may be in the memory of others, so that no other file is read ever.

@@ -65,12 +65,13 @@ type Sink struct {
 	whole      time.Duration // wholeTime
 	least      int           // minCompressed
 	excess     int64         // the last Expiry.Excess of size
+	log        writeAhead
 }
 
 // New returns the sink of the file at path. It opens nothing.
 func New(path string, options Options) *Sink {
 	return &Sink{path: path, options: options, clock: history.NewClock(), sweep: sweepRows, whole: wholeTime,
-		least: minCompressed}
+		least: minCompressed, log: writeAhead{bound: logBytes}}
 }
 
 // Open opens the file, or creates it. See [sink.Sink].
@@ -93,6 +94,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	if err != nil {
 		return nil, err
 	}
+	s.log.path = path + "-wal"
 	s.lock, err = filelock.TryLock(path + ".lock")
 	switch {
 	case errors.Is(err, filelock.ErrLocked):

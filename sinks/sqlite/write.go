@@ -84,6 +84,9 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	if err == nil {
 		err = s.checkFile()
 	}
+	if err == nil {
+		err = s.log.shorten(ctx, s.conn)
+	}
 	if err != nil {
 		s.compressor.forget() // what the transaction has not stored
 		return s.failure(err)
