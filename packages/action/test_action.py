@@ -114,6 +114,26 @@ def test_flags_in_several_lines(runner):
         assert command.read().split("\0")[-4:] == ["--simulate", "--authorization-mode", "RBAC", ""]
 
 
+def test_judge_in_a_workflow(runner):
+    """The step of docs/judge.md, after the action."""
+    [step] = re.findall(r"^- run: (keepwatch judge .*?)  +#", (ROOT / "docs/judge.md").read_text(), re.M)
+    for name, source in {"config/crd": "examples/widgets.yaml", "testdata/judge": "examples/judge/workload/1-create.yaml"}.items():
+        (runner.folder / name).mkdir(parents=True)
+        shutil.copy(ROOT / source, runner.folder / name)
+    (runner.folder / "bin").mkdir()
+    (runner.folder / "bin/manager").symlink_to("/bin/false")
+    (runner.folder / "built").mkdir()
+    (runner.folder / "built" / "keepwatch").symlink_to(PROGRAM)
+    done = runner.run({"path": "built/keepwatch"})
+    assert done.returncode == 0, done.stdout
+    runner.check()
+    path = runner.files["GITHUB_PATH"].read_text().strip() + ":" + os.environ["PATH"]
+    env = {**os.environ, **runner.values("GITHUB_ENV"), "PATH": path}
+    done = subprocess.run(["bash", "-e", "-c", step], cwd=runner.folder, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "\ndied" in done.stdout, done.stdout + done.stderr
+    assert {"report.html", "report.txt", "report.json", "report.xml", "operator.log"} <= set(os.listdir(runner.folder / "judge"))
+
+
 @pytest.fixture
 def releases(tmp_path):
     """A server with the release v0.1.0, as make release lays it out."""
