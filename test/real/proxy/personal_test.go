@@ -44,9 +44,9 @@ var (
 const lateness = 5 * time.Second
 
 // Whatever bindings of users and of a group, roles, namespaces and objects do, informers that follow personal views of
-// several users through two replicas, which restart as the server does, have in the end what the server lists to each
-// user namespace by namespace; and nothing arrives that the user was not allowed. At each bookmark a watch has had what
-// the namespaces have at its revision.
+// several users through two replicas, which restart as the server does, and between which the users move, have in the
+// end what the server lists to each user namespace by namespace; and nothing arrives that the user was not allowed. At
+// each bookmark a watch has had what the namespaces have at its revision.
 func TestPersonalViews(t *testing.T) {
 	t.Parallel()
 	followPersonalViews(t, peer.Kubernetes(t), func(string, string) bool { return false })
@@ -81,32 +81,44 @@ func followPersonalViews(t *testing.T, server *peer.Server, hooked func(user, na
 		if i%settles == settles-1 {
 			o.settle(i)
 		}
-		if i%50 == 30 {
-			o.must(o.fronts[i/50%2].Restart(t.Context()))
-		}
-		if i%500 == 99 {
-			o.server.Kill()
-			o.must2(o.server.Compact(t.Context())) // the history is gone, too
-			o.must(o.server.Restart(t.Context()))
-		}
+		o.disturb(i)
 	}
 	o.settle(*personalSteps)
 	o.grant(b, o.namespaces[len(o.namespaces)-1]) // a bookmark follows what is granted
 	await.True(t, "a bookmark is compared", func() bool { return b.compared.Load() > 0 })
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t.Logf("%d objects arrived, the latest %v after its revocation; %d bookmarks were compared", o.arrived,
-		o.latest.Round(time.Millisecond), b.compared.Load())
+	t.Logf("%d objects arrived, %d of them after the revocation, %d more than a second after it, the latest %v; "+
+		"%d bookmarks were compared", o.arrived, len(o.late), o.laterThan(time.Second),
+		slices.Max(append(o.late, 0)).Round(time.Millisecond), b.compared.Load())
 	if o.arrived < *personalSteps/4 {
 		t.Error("too little arrives")
 	}
 }
 
-// onlookers are users with informers of all config maps, each through one of two replicas.
+// disturb does after a step what happens to servers and connections: a replica restarts, users move to the other
+// replica, the server is killed and loses its history.
+func (o *onlookers) disturb(step int) {
+	o.Helper()
+	if step%50 == 30 {
+		o.must(o.fronts[step/50%2].Restart(o.Context()))
+	}
+	if step%50 == 5 {
+		o.balancer.cut()
+	}
+	if step%500 == 99 {
+		o.server.Kill()
+		o.must2(o.server.Compact(o.Context())) // the history is gone, too
+		o.must(o.server.Restart(o.Context()))
+	}
+}
+
+// onlookers are users with informers of all config maps, through two replicas behind a balancer.
 type onlookers struct {
 	*rig
 	random     *rand.Rand
 	fronts     []*front
+	balancer   *balancer
 	namespaces []string
 	all        []*onlooker
 	hooked     func(user, namespace string) bool // what is allowed beside roles
@@ -114,8 +126,8 @@ type onlookers struct {
 	mu      sync.Mutex
 	granted map[string]*grants // by namespace
 	arrived int
-	latest  time.Duration
-	moments []moment // of each step, in order
+	late    []time.Duration // after the revocation: what has arrived since then
+	moments []moment        // of each step, in order
 }
 
 // moment is when the server was asked for its newest revision: what has a higher one is later.
@@ -149,6 +161,7 @@ func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Serve
 	o := &onlookers{random: random, granted: map[string]*grants{}, hooked: hooked}
 	o.rig = newRigOn(t, server, func(_ *rig, c *proxy.Config) { c.Personal = &proxy.Personal{} })
 	o.fronts = []*front{o.rig.front, newFront(t, o.rig.front.config)}
+	o.balancer = newBalancer(t, o.fronts[0].server.URL, o.fronts[1].server.URL)
 	for _, name := range []string{"a", "a-b", "ab", "b"} {
 		o.namespace(name)
 	}
@@ -164,11 +177,9 @@ func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Serve
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
-	for i, u := range o.all {
+	for _, u := range o.all {
 		token := o.tokenOf(u.name)
-		config := o.fronts[i%2].Config()
-		config.BearerToken = token
-		client, err := kubernetes.NewForConfig(config)
+		client, err := kubernetes.NewForConfig(o.through(token))
 		o.must(err)
 		u.SharedIndexInformer = informers.NewConfigMapInformer(client, "", 0, cache.Indexers{})
 		_, err = u.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -179,6 +190,13 @@ func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Serve
 		running.Go(func() { u.RunWithContext(ctx) })
 	}
 	return o
+}
+
+// through returns a configuration of clients of both replicas.
+func (o *onlookers) through(token string) *rest.Config {
+	config := o.fronts[0].Config()
+	config.Host, config.BearerToken = o.balancer.url, token
+	return config
 }
 
 // directly returns a client of the server.
@@ -384,20 +402,35 @@ func (o *onlookers) isHome(namespace string) bool {
 // arrives records an object that a user receives.
 func (o *onlookers) arrives(u *onlooker, x any) {
 	m := x.(*corev1.ConfigMap)
+	o.judge(u, m.Namespace, m.Name, lateness)
+}
+
+// judge records that a user has an object, and judges whether it may, or might not longer ago than this.
+func (o *onlookers) judge(u *onlooker, namespace, name string, ago time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.arrived++
-	revoked, ever := u.revoked[m.Namespace]
+	revoked, ever := u.revoked[namespace]
 	late := time.Since(revoked)
 	switch {
 	case !ever:
-		o.Errorf("%s receives %s/%s, and was never allowed that", u.name, m.Namespace, m.Name)
+		o.Errorf("%s receives %s/%s, and was never allowed that", u.name, namespace, name)
 	case revoked.IsZero():
-	case late > lateness:
-		o.Errorf("%s receives %s/%s %v after its revocation", u.name, m.Namespace, m.Name, late)
+	case late > ago:
+		o.Errorf("%s receives %s/%s %v after its revocation", u.name, namespace, name, late)
 	default:
-		o.latest = max(o.latest, late)
+		o.late = append(o.late, late)
 	}
+}
+
+// laterThan returns how many objects arrived longer after their revocation than this. o.mu is held.
+func (o *onlookers) laterThan(bound time.Duration) (n int) {
+	for _, late := range o.late {
+		if late > bound {
+			n++
+		}
+	}
+	return n
 }
 
 // step makes a random change.
@@ -505,9 +538,7 @@ func (o *onlookers) bookmarked() *onlooker {
 	o.grant(u, o.namespaces[0])
 	token := o.tokenOf(u.name)
 	u.direct = o.directly(token)
-	config := o.fronts[0].Config()
-	config.BearerToken = token
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(o.through(token))
 	o.must(err)
 	u.watched = &watchedMaps{}
 	ctx, cancel := context.WithCancel(context.Background())
