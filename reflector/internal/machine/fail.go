@@ -13,6 +13,9 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		f.Kind = keepwatch.Rewound // the target has a later state than the source's newest one
 	}
 	rule := Table[f.Kind]
+	if rule.Delay == LateSlowBackoff && (!m.Synced || m.Failure != f.Kind) {
+		rule.Delay = Backoff
+	}
 	known := f.Kind == keepwatch.Rewound || f.Kind == keepwatch.Redefined // a watch would show it later, or not at all
 	if p, ok := m.State.(Probing); ok && p.Start && !known && rule.Do != End {
 		m.RepeatProbe = true
@@ -259,7 +262,7 @@ func (m Machine) delay(rule Rule, f Failed) Wait {
 		w.For = max(minRetryAfter, min(f.RetryAfter, maxRetryAfter))
 	}
 	switch {
-	case rule.Delay == SlowBackoff, rule.Delay == LateSlowBackoff && m.Synced:
+	case rule.Delay == SlowBackoff, rule.Delay == LateSlowBackoff:
 		w.Jitter = slowWaits.Wait(int(m.Retries.Attempts))
 	case f.Kind == keepwatch.ProtocolViolation:
 		w.Jitter = backoffWaits.Wait(int(max(m.Retries.Attempts, m.Breaches-min(m.Breaches, 1))))

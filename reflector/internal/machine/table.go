@@ -34,8 +34,8 @@ const (
 	Immediate   Delay = iota // no wait, except after the end of a list or of a short watch (see ended)
 	Backoff                  // a random wait below one of backoffWaits
 	SlowBackoff              // a random wait below one of slowWaits
-	// LateSlowBackoff is Backoff before the first list or watch of the run, when what is missing is often
-	// being created, and SlowBackoff after it.
+	// LateSlowBackoff is SlowBackoff once the failure is repeated after the first list or watch of the run, and Backoff
+	// before: then what is missing is often being created, and a server that starts denies what it will allow.
 	LateSlowBackoff
 )
 

@@ -554,6 +554,25 @@ func TestBackoffBeforeTheFirstList(t *testing.T) {
 	}
 }
 
+// TestOneDenialAfterAnOutage checks that a denial is repeated soon: a server that starts denies what it will allow. One
+// that repeats it is asked seldom.
+func TestOneDenialAfterAnOutage(t *testing.T) {
+	for _, kind := range []keepwatch.FailureKind{keepwatch.Forbidden, keepwatch.Absent} {
+		m := at("watch")
+		for range 20 {
+			m, _ = m.Step(Failed{Kind: keepwatch.Unreachable})
+			m, _ = m.Step(Elapsed{})
+		}
+		for i, want := range []time.Duration{30 * time.Second, 5 * time.Minute, 5 * time.Minute} {
+			var a Action
+			if m, a = m.Step(Failed{Kind: kind}); a != (Wait{Jitter: want}) {
+				t.Errorf("%v: denial %d is followed by a wait of %v, want %v", kind, i+1, a, want)
+			}
+			m, _ = m.Step(Elapsed{})
+		}
+	}
+}
+
 // TestRejectedPageIsNoProgress checks that the backoff grows while the target rejects every
 // page.
 func TestRejectedPageIsNoProgress(t *testing.T) {
