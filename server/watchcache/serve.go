@@ -81,8 +81,10 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 				continue
 			}
 		}
-		due = false
 		bookmark.Reset(untilBookmark(ctx))
+		if due = w.wantsBookmarks() && !w.viewed.isDelivered(); due {
+			continue // each turn delivers more of what the view has been granted
+		}
 		if err := w.sendProgress(to); err != nil {
 			return err
 		}

@@ -334,7 +334,7 @@ func (s *restless) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error)
 }
 
 // No bookmark of a revision above that of a grant is sent before what is granted: not the one behind a gap, nor one
-// that is due.
+// that is due. That one is sent at once behind what a change of the set sends.
 func TestNoBookmarkBeforeAGrant(t *testing.T) {
 	t.Parallel()
 	one, both := map[string]keepwatch.UID{"a": "1"}, map[string]keepwatch.UID{"a": "1", "b": "1"}
@@ -368,36 +368,45 @@ func TestNoBookmarkBeforeAGrant(t *testing.T) {
 		t.Errorf("behind a gap: %q, want %q", to.events, want)
 	}
 
-	for range 20 { // that the bookmark is due, and that the set is replaced, is noticed in any order
+	for i := range 40 { // that the bookmark is due, and that the set is replaced, is noticed in any order
+		from, to, changed := one, both, "ADDED old initial 2"
+		if i%2 == 1 {
+			from, to, changed = both, one, "DELETED old initial 3"
+		}
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, store.Options{})
 			r.source.putIn("b", "old", "")
 			last := r.source.putIn("a", "w", "")
 			r.eventually("the cache has it", func() bool { return r.Revision() >= last })
-			view := &restless{newView(one), nil}
+			view := &restless{newView(from), nil}
 			options := options
 			options.ResourceVersion = ""
 			w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
 			if err != nil {
 				t.Fatal(err)
 			}
-			idle := 0
-			to := &recorder{idle: func() error {
-				if idle++; idle == 1 {
+			isBookmark := func(e string) bool { return strings.HasPrefix(e, "BOOKMARK") }
+			var due, sent time.Time // the bookmark
+			got := &recorder{}
+			got.idle = func() error {
+				if due.IsZero() {
 					time.Sleep(2 * time.Minute)
-					view.set(one)
-					view.next = both
+					due = time.Now()
+					view.set(from)
+					view.next = to
+				} else if sent.IsZero() && slices.ContainsFunc(got.events, isBookmark) {
+					sent = time.Now()
 				}
 				return nil
-			}}
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
-			if err := w.Serve(ctx, nil, to); err != nil {
+			if err := w.Serve(ctx, nil, got); err != nil {
 				t.Fatal(err)
 			}
-			first := slices.IndexFunc(to.events, func(e string) bool { return strings.HasPrefix(e, "BOOKMARK") })
-			if granted := slices.Index(to.events, "ADDED old initial 2"); granted < 0 || first < granted {
-				t.Errorf("%q", to.events)
+			at := slices.Index(got.events, changed)
+			if at < 0 || slices.IndexFunc(got.events, isBookmark) < at || !sent.Equal(due) {
+				t.Errorf("%q, with a bookmark %v after it was due", got.events, sent.Sub(due))
 			}
 		})
 	}
@@ -493,11 +502,36 @@ func TestNamespaceMadeAnew(t *testing.T) {
 	}
 }
 
-// BenchmarkListOfView lists all of 50,000 objects in 1,000 namespaces: as one list, and as that of a view which has
-// them all.
-func BenchmarkListOfView(b *testing.B) {
-	const namespaces, objects = 1000, 50
-	r := newCache(b, store.Options{})
+// The namespaces of a set are in the order of keys, and found by their names alone.
+func TestOrderOfNamespaces(t *testing.T) {
+	all := []string{"a", "a-", "a-b", "a-b-c", "a.b", "a0", "ab", "aba", "b", "ba", "z"}
+	random := rand.New(rand.NewPCG(44, 4))
+	for range 200 {
+		uids := map[string]keepwatch.UID{}
+		for _, name := range all {
+			if random.IntN(2) == 0 {
+				uids[name] = keepwatch.UID(name)
+			}
+		}
+		set := watchcache.NewNamespaces(uids, false)
+		names := set.Names()
+		if !slices.IsSortedFunc(names, func(a, b string) int { return cmp.Compare(a+"/", b+"/") }) || len(names) != len(uids) {
+			t.Errorf("%q of %v", names, uids)
+		}
+		for _, name := range append(all, "", "a-b-", "c", "/") {
+			if _, want := uids[name]; set.Has(name) != want {
+				t.Errorf("%q in %q: %v", name, names, !want)
+			}
+		}
+		if got := maps.Collect(set.All()); !maps.Equal(got, uids) {
+			t.Errorf("%v, want %v", got, uids)
+		}
+	}
+}
+
+// ofNamespaces returns a cache with some objects in each of some namespaces, and their UIDs.
+func ofNamespaces(t testing.TB, namespaces, objects int) (*rig, map[string]keepwatch.UID) {
+	r := newCache(t, store.Options{})
 	uids := map[string]keepwatch.UID{}
 	for i := range namespaces {
 		name := fmt.Sprintf("namespace-%d", i)
@@ -509,13 +543,43 @@ func BenchmarkListOfView(b *testing.B) {
 	r.source.history = nil // they are in the list
 	r.start()
 	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
-	o := everything
-	o.Recursive = true
+	return r, uids
+}
+
+// A list of a view that has all namespaces is the same segments of the cache as a list of everything, and so costs the
+// same to answer. Each namespace that is not in a view adds two cuts at most.
+func TestSegmentsOfViews(t *testing.T) {
+	const namespaces, objects = 100, 50
+	r, uids := ofNamespaces(t, namespaces, objects)
+	o := everythingBelow()
+	all, err := r.List(t.Context(), "/widgets/", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := range 20 {
+		view, err := r.ListIn(t.Context(), "/widgets/", o, watchcache.NewNamespaces(uids, false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, most := len(view.Segments), len(all.Segments)+2*left; n > most || left == 0 && n != most {
+			t.Errorf("without %d namespaces a view has %d segments, and everything %d", left, n, len(all.Segments))
+		}
+		if want := (namespaces - left) * objects; view.Len() != want {
+			t.Errorf("%d objects, want %d", view.Len(), want)
+		}
+		delete(uids, fmt.Sprintf("namespace-%d", left*7%namespaces))
+	}
+}
+
+// BenchmarkListOfView lists all of 50,000 objects in 1,000 namespaces: as one list, and as that of a view which has
+// them all.
+func BenchmarkListOfView(b *testing.B) {
+	const namespaces, objects = 1000, 50
+	r, uids := ofNamespaces(b, namespaces, objects)
+	o, within := everythingBelow(), watchcache.NewNamespaces(uids, false)
 	for name, list := range map[string]func() (*watchcache.ListResult, error){
-		"all": func() (*watchcache.ListResult, error) { return r.List(b.Context(), "/widgets/", o) },
-		"view": func() (*watchcache.ListResult, error) {
-			return r.ListIn(b.Context(), "/widgets/", o, watchcache.NewNamespaces(uids, false))
-		},
+		"all":  func() (*watchcache.ListResult, error) { return r.List(b.Context(), "/widgets/", o) },
+		"view": func() (*watchcache.ListResult, error) { return r.ListIn(b.Context(), "/widgets/", o, within) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
