@@ -20,26 +20,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// refusedFor is how long a server that refuses its configuration is not asked for it again.
-const refusedFor = time.Minute
+// A server that refuses its configuration is not asked for it again for refusedFirst, and for twice as long each time
+// up to refusedFor: one that starts refuses it to everybody for a moment.
+const refusedFirst, refusedFor = time.Second, time.Minute
 
 // newConfiguration returns the informers of the server's configuration. While the server refuses a part of it, they
 // have all of the one that kube-apiserver creates at its first start: the server's FlowSchemas name levels that the
 // default ones lack, and all their requests would share the few seats of the level catch-all.
 func newConfiguration(client kubernetes.Interface) informers.SharedInformerFactory {
-	return newConfigurationAskedAgain(client, refusedFor)
+	return newConfigurationAskedAgain(client, refusedFirst)
 }
 
-func newConfigurationAskedAgain(client kubernetes.Interface, after time.Duration) informers.SharedInformerFactory {
+func newConfigurationAskedAgain(client kubernetes.Interface, first time.Duration) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	schemas, levels := client.FlowcontrolV1().FlowSchemas(), client.FlowcontrolV1().PriorityLevelConfigurations()
 	listSchemas := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return schemas.List(ctx, o) }
 	listLevels := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return levels.List(ctx, o) }
 	shown := &shown{now: make(chan struct{})}
 	// the factory's own functions find these informers by the type of their objects
-	follow(factory, &flowcontrolv1.FlowSchema{}, &configured{shown: shown, again: after,
+	follow(factory, &flowcontrolv1.FlowSchema{}, &configured{shown: shown, again: first,
 		list: listSchemas, other: listLevels, watch: schemas.Watch, defaults: defaultSchemas()})
-	follow(factory, &flowcontrolv1.PriorityLevelConfiguration{}, &configured{shown: shown, again: after,
+	follow(factory, &flowcontrolv1.PriorityLevelConfiguration{}, &configured{shown: shown, again: first,
 		list: listLevels, other: listSchemas, watch: levels.Watch, defaults: defaultLevels()})
 	return factory
 }
@@ -103,8 +104,8 @@ type configured struct {
 	list, other func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch       func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	defaults    runtime.Object
-	again       time.Duration
-	refused     atomic.Bool // the last list had the default objects
+	again       time.Duration // the wait after the next refusal
+	refused     atomic.Bool   // the last list had the default objects
 }
 
 // IsWatchListSemanticsUnSupported makes client-go list.
@@ -147,8 +148,10 @@ func (c *configured) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 		return c.watch(ctx, o)
 	}
 	w := &pause{events: make(chan watch.Event, 1), stopped: make(chan struct{})}
+	wait := c.again
+	c.again = min(2*wait, refusedFor)
 	w.waiting.Go(func() {
-		again := time.NewTimer(c.again)
+		again := time.NewTimer(wait)
 		defer again.Stop()
 		select {
 		case <-again.C:
