@@ -110,8 +110,8 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	if !p.mayBePersonal(info, c) {
 		return false
 	}
-	asked := q
-	q = withoutTables(q)
+	asked := unindented(q)
+	q = withoutTables(asked)
 	shown, err := p.personal.read(ctx, q, info, c)
 	switch {
 	case errors.Is(err, access.ErrBusy), errors.Is(err, personal.ErrBusy):
@@ -189,6 +189,14 @@ func settle(ctx context.Context, shown *personal.Reading, f *follower) {
 	if floor := shown.Settle(ctx, f.source.Newest); floor > f.reader.Cache().Revision() {
 		_ = f.reader.Cache().WaitForRevision(ctx, floor)
 	}
+}
+
+// unindented returns a request whose answer is not indented, as that of a browser or curl is: the server indents, and
+// refuses this one.
+func unindented(q *http.Request) *http.Request {
+	q = q.Clone(q.Context())
+	q.URL.RawQuery = "pretty=false&" + q.URL.RawQuery // the first one counts
+	return q
 }
 
 // withoutTables returns a request that accepts no Tables, if it accepts anything else: the server makes those that

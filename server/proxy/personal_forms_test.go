@@ -80,6 +80,7 @@ func TestPersonalForms(t *testing.T) {
 				t.Fatal(err)
 			}
 			config.Header.Set("Authorization", "Bearer "+ada)
+			config.Header.Set("User-Agent", "Mozilla/5.0 (X11)")
 			connection, err := websocket.DialConfig(config)
 			if err != nil {
 				t.Fatal(err)
@@ -97,6 +98,21 @@ func TestPersonalForms(t *testing.T) {
 			}
 			judgeForm(t, all, c.shown)
 		})
+	}
+	// the server would indent these
+	for _, query := range []string{"?", "?pretty=true", "?" + watching, "?pretty=true" + watching} {
+		for _, agent := range []string{"Mozilla/5.0 (X11)", "curl/8.5.0", "Wget/1.24", "other"} {
+			t.Run(agent+query, func(t *testing.T) {
+				t.Parallel()
+				response := r.request(t.Context(), r.replicas[0].serve.URL, ada, configMaps+query, "User-Agent", agent)
+				defer response.Body.Close()
+				body, err := io.ReadAll(response.Body)
+				if err != nil || response.StatusCode != http.StatusOK {
+					t.Fatalf("%d %v: %s", response.StatusCode, err, body)
+				}
+				judgeForm(t, body, true)
+			})
+		}
 	}
 	for _, path := range []string{
 		"/api/v1/namespaces?fieldSelector=metadata.name%3Dab", "/api/v1/namespaces?fieldSelector=metadata.name%3Dab&limit=1",
