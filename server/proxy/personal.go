@@ -69,10 +69,10 @@ var errPersonalUndecided = func() *apierrors.StatusError {
 }()
 
 // undecided returns a read to be forwarded because of an error of the decision about it, or about its caller. If the
-// server may decide it later, what it now refuses over all namespaces may be allowed in some: a personal view is
-// unavailable, and not forbidden.
+// server may decide it later, since it starts or is busy, what it now refuses over all namespaces may be allowed in
+// some: a personal view is unavailable, and not forbidden.
 func (p *Proxy) undecided(q *http.Request, info *request.RequestInfo, c *access.Caller, err error) *http.Request {
-	if !access.IsUndecided(err) || !p.mayBePersonal(info, c) {
+	if err == nil || !p.mayBePersonal(info, c) || !access.IsUndecided(err) && !p.access.Starts(q.Context()) {
 		return q
 	}
 	return forward.UnlessForbidden(q, errPersonalUndecided)

@@ -500,11 +500,19 @@ func TestPersonalUndecided(t *testing.T) {
 		answers.Store(&map[string]int{})
 		r.sees(token, 1)
 	}
-	unknown := r.user("unknown")
-	answers.Store(&map[string]int{"/api/v1/namespaces": http.StatusForbidden,
-		"/subjectaccessreviews": http.StatusTooManyRequests})
+	unknown, ada := r.user("unknown"), r.user("ada")
+	r.grant("ada", "a")
+	r.sees(ada, 1)
+	_, open := r.watch(0, ada, "")
+	r.expect(open, "ADDED", mapsOf("a")...)
+	answers.Store(&map[string]int{"/api/v1/namespaces": http.StatusForbidden})
 	between.CloseClientConnections()
 	r.until("the proxy may not list namespaces", proxy.access.NamespacesRefused)
+	if end := r.expect(open, "ERROR", "/"); end.Object.Reason != string(metav1.StatusReasonServiceUnavailable) {
+		t.Errorf("the open watch ends with %q", end.Object.Reason)
+	}
+	answers.Store(&map[string]int{"/api/v1/namespaces": http.StatusForbidden,
+		"/subjectaccessreviews": http.StatusTooManyRequests})
 	expect("there are no personal views", "Bearer "+unknown, anyState, http.StatusForbidden)
 }
 

@@ -56,5 +56,8 @@ func (r Reviews) Confirm(ctx context.Context, a authorizer.Attributes, open bool
 	return r.permissions.confirmed(ctx, a, r.permissions.ofViews)
 }
 
+// Ready implements personal.Reviews.
+func (r Reviews) Ready(ctx context.Context) error { return r.permissions.probe.Ready(ctx) }
+
 // BeyondRoles implements personal.Reviews.
 func (r Reviews) BeyondRoles() bool { return r.authorizers.beyondRoles() }

@@ -123,6 +123,12 @@ func (c *Control) Authorize(ctx context.Context,
 	return authorizer.DecisionAllow, "", nil
 }
 
+// Starts reports whether the server starts: changes of roles are not seen, and it is not ready. Its refusals do not
+// count then.
+func (c *Control) Starts(ctx context.Context) bool {
+	return !c.permissions.isObserved() && c.Probe.Ready(ctx) != nil
+}
+
 // Cluster returns what is followed for personal views.
 func (c *Control) Cluster() Cluster { return Cluster{c.namespaces, c.roles} }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
@@ -23,8 +24,10 @@ type namespaces struct {
 	permissions *permissions
 	reflector   *reflector.Reflector
 	store       *store.Store
-	changed     func() // is called after each change
+	changed     func() // is called after each change, and when they are refused
 	last        atomic.Pointer[namespaceUIDs]
+	denials     int         // in a row; failed alone uses it
+	denied      atomic.Bool // the last denial counts
 }
 
 // namespaceUIDs are the UIDs of a state by name. They are not changed.
@@ -60,7 +63,7 @@ func newNamespaces(server *rest.Config, p *permissions) (*namespaces, error) {
 		return nil, err
 	}
 	n := &namespaces{permissions: p, store: store.New(store.Options{}), changed: func() {}}
-	n.reflector = reflector.New(source, n.store, reflector.Options{StartupDeadline: -1})
+	n.reflector = reflector.New(source, n.store, reflector.Options{StartupDeadline: -1, Observe: n.failed})
 	return n, nil
 }
 
@@ -103,13 +106,29 @@ func (n *namespaces) watch(ctx context.Context) {
 	}
 }
 
+// failed records whether the server refuses the namespaces to the proxy. A denial counts when the server repeats it
+// while it is ready: one that starts denies what it will allow.
+func (n *namespaces) failed(notice reflector.Notice) {
+	if notice.Failure == nil || notice.Failure.Kind != keepwatch.Forbidden {
+		n.denials = 0
+		n.denied.Store(false)
+		return
+	}
+	n.denials++
+	if n.denials < 2 || n.permissions.probe.Ready(context.Background()) != nil || n.denied.Swap(true) {
+		return
+	}
+	klog.ErrorS(notice.Failure, "The proxy may not list and watch namespaces: there are no personal views")
+	n.changed()
+}
+
 // errNoNamespaces is why the namespaces are not known.
-var errNoNamespaces = errors.New("the namespaces are not listed yet")
+var errNoNamespaces = errors.New("the namespaces are not listed yet, or may not be")
 
 // uids returns the UIDs by name, which the caller does not change. All personal views ask for them after a change.
 func (n *namespaces) uids() (map[string]keepwatch.UID, error) {
 	now := n.store.Snapshot()
-	if now.Revision() == 0 {
+	if now.Revision() == 0 || n.refused() {
 		return nil, errNoNamespaces
 	}
 	if last := n.last.Load(); last != nil && last.of == now {
@@ -123,5 +142,7 @@ func (n *namespaces) uids() (map[string]keepwatch.UID, error) {
 	return all, nil
 }
 
-// refused reports whether the proxy may not list the namespaces.
-func (n *namespaces) refused() bool { return n.reflector.Progress().State == reflector.Forbidden }
+// refused reports whether the proxy may not list and watch the namespaces.
+func (n *namespaces) refused() bool {
+	return n.denied.Load() && n.reflector.Progress().State == reflector.Forbidden
+}

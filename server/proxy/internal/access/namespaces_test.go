@@ -7,11 +7,15 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/reflector"
 )
 
 // No decision about a namespace counts after its deletion: one of the same name, which somebody else may have made, is
@@ -83,4 +87,69 @@ func TestDecisionsEndWithTheirNamespace(t *testing.T) {
 	if forgotten() != before {
 		t.Error("decisions are forgotten although there can be none")
 	}
+}
+
+// That the proxy may not list the namespaces counts when the server repeats it while it is ready. Then they are not
+// known, and personal views learn that; and the namespaces are known again when the server allows them.
+func TestRefusedNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &quietServer{ended: make(chan struct{})}
+		config := &rest.Config{Host: "http://server", Transport: server, QPS: -1}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &permissions{scopes: newScopes(), probe: newProbe(client.Discovery().RESTClient())}
+		if err := p.probe.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n, err := newNamespaces(config, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changes atomic.Int64
+		n.changed = func() { changes.Add(1) }
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); n.run(ctx) }()
+		defer func() { cancel(); <-stopped }()
+		is := func(refused bool, changed int64, what string) {
+			t.Helper()
+			synctest.Wait()
+			if _, err := n.uids(); n.refused() != refused || (err != nil) != refused || changes.Load() != changed {
+				t.Errorf("%s: refused %v, %v, %d changes", what, n.refused(), err, changes.Load())
+			}
+		}
+		time.Sleep(time.Minute)
+		is(false, 0, "at first")
+		for _, unready := range []bool{false, true} {
+			server.fail(http.StatusServiceUnavailable)
+			time.Sleep(time.Minute)
+			server.failure.Store(http.StatusForbidden)
+			server.unready.Store(unready)
+			for n.reflector.Progress().State != reflector.Forbidden {
+				time.Sleep(time.Millisecond)
+			}
+			is(false, 0, "after one denial")
+			if unready {
+				time.Sleep(time.Minute)
+				is(false, 0, "while the server is not ready")
+				server.unready.Store(false)
+			}
+			server.recover()
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+				is(false, 0, "after a start")
+			}
+			if state := n.reflector.Progress().State; !unready && state != reflector.Live {
+				t.Errorf("a minute after one denial: %s", state)
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		server.fail(http.StatusForbidden)
+		time.Sleep(time.Minute)
+		is(true, 1, "a minute after the right was withdrawn")
+		server.recover()
+		time.Sleep(10 * time.Minute)
+		is(false, 1, "when it is given again")
+	})
 }

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -13,25 +14,41 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// quietRoles answers requests for roles and bindings: there are none, and nothing changes. A server that is down ends
-// its watches.
-type quietRoles struct {
-	down  atomic.Bool
-	ended chan struct{} // closed when it goes down
+// quietServer answers lists and watches: there is no object, and nothing changes.
+type quietServer struct {
+	failure atomic.Int32  // the code that it answers everything with; zero for none
+	unready atomic.Bool   // it says so, whatever it answers else
+	ended   chan struct{} // its watches end when it is closed
 }
 
-func (s *quietRoles) RoundTrip(q *http.Request) (*http.Response, error) {
+// fail makes the server end its watches, and answer with a code.
+func (s *quietServer) fail(code int32) {
+	s.failure.Store(code)
+	close(s.ended)
+}
+
+// recover ends that.
+func (s *quietServer) recover() {
+	s.ended = make(chan struct{})
+	s.failure.Store(0)
+}
+
+func (s *quietServer) RoundTrip(q *http.Request) (*http.Response, error) {
 	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
 		Request: q}
 	text := func(code int, body string) (*http.Response, error) {
 		answer.StatusCode, answer.Body = code, io.NopCloser(strings.NewReader(body))
 		return answer, nil
 	}
-	values := q.URL.Query()
+	values, failure := q.URL.Query(), int(s.failure.Load())
 	switch {
-	case s.down.Load():
-		return text(http.StatusServiceUnavailable,
-			`{"kind":"Status","apiVersion":"v1","reason":"ServiceUnavailable","code":503}`)
+	case q.URL.Path == probePath && s.unready.Load():
+		return text(http.StatusInternalServerError, "")
+	case q.URL.Path == probePath:
+		return text(http.StatusOK, "ok")
+	case failure != 0:
+		return text(failure, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","reason":%q,"code":%d}`,
+			strings.ReplaceAll(http.StatusText(failure), " ", ""), failure))
 	case values.Has("sendInitialEvents"):
 		return text(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","reason":"Invalid","code":422}`)
 	case !values.Has("watch"):
@@ -53,7 +70,7 @@ func (s *quietRoles) RoundTrip(q *http.Request) (*http.Response, error) {
 // and so nothing is delivered. Then all personal views are decided again: a change may have been undone unseen.
 func TestQuietRolesAreObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &quietRoles{ended: make(chan struct{})}
+		server := &quietServer{ended: make(chan struct{})}
 		p := &permissions{scopes: newScopes()}
 		r, err := newRoles(&rest.Config{Host: "http://server", Transport: server, QPS: -1}, p, true)
 		if err != nil {
@@ -78,16 +95,14 @@ func TestQuietRolesAreObserved(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		is(true, "after a minute")
-		server.down.Store(true)
-		close(server.ended)
+		server.fail(http.StatusServiceUnavailable)
 		time.Sleep(time.Minute)
 		is(false, "in the outage")
 		if n := unseen.Load(); n != 1 {
 			t.Errorf("personal views learn %d times that changes are not seen", n)
 		}
 		before := anybody.Load()
-		server.ended = make(chan struct{})
-		server.down.Store(false)
+		server.recover()
 		time.Sleep(time.Minute)
 		is(true, "a minute after it")
 		if anybody.Load() == before {

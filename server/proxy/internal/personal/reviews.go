@@ -20,6 +20,8 @@ type Reviews interface {
 	// Confirm is Decide for what the server has denied: it asks again, and does not count an answer of a server that
 	// starts.
 	Confirm(ctx context.Context, a authorizer.Attributes, open bool) (bool, error)
+	// Ready returns why the server's denials do not count, nil if they do: it starts.
+	Ready(ctx context.Context) error
 	// BeyondRoles reports whether the server may allow something for another reason than a role.
 	BeyondRoles() bool
 }

@@ -189,11 +189,24 @@ func (w *View) decide(ctx context.Context, open bool) error {
 	if !open && w.fresh() {
 		return nil
 	}
-	err := newRun(w, open || w.isRead()).decide(ctx)
+	err := w.countsDenials(ctx)
+	if err == nil {
+		err = newRun(w, open || w.isRead()).decide(ctx)
+	}
 	if err != nil && ctx.Err() == nil {
 		w.fail(err)
 	}
 	return err
+}
+
+// countsDenials returns why the server's denials do not count for a set that is not known yet, nil if they do: a server
+// that starts denies a part of what it will allow. That its roles are followed says that it does not start. A denial
+// of what is shown is confirmed by itself.
+func (w *View) countsDenials(ctx context.Context) error {
+	if present, _, err := w.Namespaces(); present != nil && err == nil || w.views.cluster.Roles() != nil {
+		return nil
+	}
+	return w.views.reviews.Ready(ctx)
 }
 
 // show replaces the set by one that is decided as of some of the changes, by decisions that began at a time. A set

@@ -40,6 +40,8 @@ type world struct {
 	fails    bool
 	asked    map[string]int // user/namespace; the namespace is empty for all of them
 	beyond   bool
+	unseen   bool  // changes of roles are not seen
+	unready  error // the server starts
 	inFlight atomic.Int64
 	most     atomic.Int64
 	takes    time.Duration
@@ -79,7 +81,20 @@ func (w *world) Namespaces() (map[string]keepwatch.UID, error) {
 	return maps.Clone(w.uids), nil
 }
 
-func (w *world) Roles() *Roles { return w.roles }
+func (w *world) Roles() *Roles {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unseen {
+		return nil
+	}
+	return w.roles
+}
+
+func (w *world) Ready(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unready
+}
 
 func (w *world) DecidedFor() time.Duration {
 	w.mu.Lock()
@@ -300,6 +315,23 @@ func TestDecisionsThatCountForLess(t *testing.T) {
 		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("what is revoked is shown for %v", took)
 		}
+	})
+}
+
+// What a server denies that starts does not count for a view that begins: it would have too little.
+func TestDenialsOfAServerThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		w.bind("ada", "a", true)
+		w.bind("ada", "b", true)
+		w.set(func() { w.unseen, w.unready, w.allowed["ada/b"] = true, errors.New("it starts"), false })
+		if view, err := w.one(t.Context(), subject("ada")); !errors.Is(err, w.unready) {
+			t.Errorf("%v, %v", names(view), err)
+		}
+		w.set(func() { w.unready, w.allowed["ada/b"] = nil, true })
+		w.expect("ada")
+		w.set(func() { w.unseen, w.unready = false, errors.New("its probe fails") })
+		w.expect("bob")
 	})
 }
 
