@@ -9,6 +9,12 @@
 //	if err != nil { … }           // no verdict: the operator or its server cannot be started
 //	report.Unexpected()           // the findings, each with the writes that led to it
 //
+// In a test, a function of the same process is judged: Operator.Start runs a manager with a configuration, until its
+// context is done. Report.Err says whether the test fails, and Report.PrintTable(t.Output()) why. There is nothing to
+// build and no process to wait for; with a short Options.Quiet, hundreds of plans take seconds. Managers of one process
+// share what is global, like controller-runtime's metrics and names of controllers: give these no port, and skip the
+// check of names (SkipNameValidation).
+//
 // # How
 //
 // Each run has a server of its own, in this process: a fork of one with the definitions and roles. The operator is

@@ -68,6 +68,19 @@ func (r *Report) Failed() []Result {
 	return slices.DeleteFunc(slices.Clone(r.Results), func(one Result) bool { return !one.Failed })
 }
 
+// Err returns why a report is no success: findings that no expectation has, no plan, or plans that could not be judged.
+func (r *Report) Err() error {
+	switch found, failed := len(r.Unexpected()), len(r.Failed()); {
+	case found > 0:
+		return fmt.Errorf("%d findings", found)
+	case r.Stopped != "":
+		return fmt.Errorf("no plan was run: %s", r.Stopped)
+	case failed > 0:
+		return fmt.Errorf("%d plans could not be judged", failed)
+	}
+	return nil
+}
+
 // Run judges an operator. It returns an error instead of a report if the operator or the server cannot be started, if
 // the workload cannot be performed without a fault, or if ctx is done. At its end nothing of the operator runs.
 func Run(ctx context.Context, o Options) (*Report, error) {

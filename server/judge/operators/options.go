@@ -48,7 +48,7 @@ type Options struct {
 	// Patience bounds each step: the time in which the operator becomes quiet, in the state of the reference. Retries
 	// of the operator that are later than this are not waited for. Default 30 seconds.
 	Patience time.Duration
-	// Repeat is the number of runs of a plan that has a finding. Default 3.
+	// Repeat is the number of runs of a plan whose first run has a finding. Default 3.
 	Repeat int
 	// Whole leaves findings as they are, without a search for smaller plans that have them.
 	Whole bool

@@ -169,15 +169,7 @@ func (o *judgeOptions) run(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(print(report, cmd.OutOrStdout()), o.writeRecord(report)); err != nil {
 		return err
 	}
-	switch found, failed := len(report.Unexpected()), len(report.Failed()); {
-	case found > 0:
-		return fmt.Errorf("%d findings", found)
-	case report.Stopped != "":
-		return fmt.Errorf("no plan was run: %s", report.Stopped)
-	case failed > 0:
-		return fmt.Errorf("%d plans could not be judged", failed)
-	}
-	return nil
+	return report.Err()
 }
 
 // openRecord makes the folder of the record, and returns the file for the operator's output, or nil without a record.
