@@ -67,7 +67,7 @@ func newRun(ctx context.Context, from *world, o Options, steps []step, ref *refe
 	w.traffic.names = r.patterns()
 	if ref != nil {
 		w.given = ref.given
-	} else if err := w.readGiven(ctx); err != nil {
+	} else if w.given, err = from.readGiven(ctx, w.traffic.patterns()); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	r.outcome.given = w.given

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,21 +45,50 @@ type given struct {
 	uids  map[types.UID]bool // which are those of every run
 }
 
-// readGiven reads what is there before the operator starts, except for types that are noise.
-func (w *world) readGiven(ctx context.Context) error {
+// initial is what a world has before its runs: what each of them begins with. It is read once, a request a type.
+type initial struct {
+	mu        sync.Mutex
+	objects   []unstructured.Unstructured
+	resources map[string]string // by kind, see read; nil before it is read
+}
+
+// readGiven returns what is there before an operator starts, except for types that are noise. Its writes will be
+// named by patterns of random names.
+func (w *world) readGiven(ctx context.Context, random []namePattern) (given, error) {
+	i := &w.initial
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.resources == nil {
+		all, err := w.listedTypes()
+		if err != nil {
+			return given{}, err
+		}
+		if i.objects, i.resources, err = w.read(ctx, all); err != nil {
+			return given{}, err
+		}
+	}
+	uids := map[types.UID]bool{}
+	for _, o := range i.objects {
+		uids[o.GetUID()] = true
+	}
+	return given{newState(i.objects, i.resources, random, uids), uids}, nil
+}
+
+// listedTypes returns the types that can be listed, except for noise.
+func (w *world) listedTypes() (typeSet, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(w.RESTConfig())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	lists, err := client.ServerPreferredResources()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all := typeSet{}
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, r := range list.APIResources {
 			if slices.Contains(r.Verbs, "list") && !isNoise(version.Group, r.Name) {
@@ -66,15 +96,7 @@ func (w *world) readGiven(ctx context.Context) error {
 			}
 		}
 	}
-	objects, resources, err := w.read(ctx, all)
-	if err != nil {
-		return err
-	}
-	for _, o := range objects {
-		w.given.uids[o.GetUID()] = true
-	}
-	w.given.state = newState(objects, resources, w.traffic.patterns(), w.given.uids)
-	return nil
+	return all, nil
 }
 
 // read lists some types. It returns the resources by their kinds, too.

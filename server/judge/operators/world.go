@@ -32,6 +32,7 @@ type world struct {
 	kinds    atomic.Pointer[meta.RESTMapper]
 	defined  map[string]bool // the resources with a definition
 	given    given
+	initial  initial // of the world from which those of runs are forked
 	folder   string
 	port     int    // of the operator's webhooks, if it serves some
 	label    string // of the operator's output
@@ -103,8 +104,7 @@ func accountOf(roles []*unstructured.Unstructured) (name string, groups []string
 
 // fork returns a world with the same objects, which begins where w is now.
 func (w *world) fork() (*world, error) {
-	fork := &world{defined: w.defined, given: given{uids: map[types.UID]bool{}},
-		traffic: newTraffic(w.traffic.user, w.traffic.groups...)}
+	fork := &world{defined: w.defined, traffic: newTraffic(w.traffic.user, w.traffic.groups...)}
 	fork.kinds.Store(w.kinds.Load())
 	var err error
 	if fork.server, err = w.server.fork(fork.traffic); err != nil {
