@@ -67,7 +67,7 @@
 // do not count. A step that is not quiet within Options.Patience ends the run.
 //
 // On Linux no time passes while the command is stopped, or while one of its threads waits for a processor: an operator
-// on a busy machine is not taken for a quiet one.
+// on a busy machine is not taken for a quiet one. Nor is one that waits for goroutines of this process.
 //
 // # What is compared
 //

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -57,8 +58,9 @@ const (
 // begin begins a step.
 func (q *quiet) begin() { q.time, q.longest, q.left = 0, 0, maxHeld }
 
-// look adds the time since the last look, or begins again.
-func (q *quiet) look(now time.Time, a activity, revision keepwatch.Revision) {
+// look adds the time since the last look, or begins again. It reports whether the operator is about to be taken for
+// quiet: the time has become a multiple of the least one.
+func (q *quiet) look(now time.Time, a activity, revision keepwatch.Revision) (due bool) {
 	var passed time.Duration
 	if !q.looked.IsZero() {
 		passed = min(now.Sub(q.looked), 2*pollPause)
@@ -78,8 +80,21 @@ func (q *quiet) look(now time.Time, a activity, revision keepwatch.Revision) {
 	q.whole += passed
 	q.counted += passed
 	q.looked, q.last, q.revision = now, a, revision
-	if q.held != nil && (now.Sub(q.checked) >= checkPause || q.time/q.least > before/q.least) {
+	due = q.time/q.least > before/q.least
+	if q.held != nil && (due || now.Sub(q.checked) >= checkPause) {
 		q.check(now)
+	}
+	return due && q.time/q.least > before/q.least
+}
+
+// turns is the number of times that every goroutine may run before an operator is taken for quiet. What it has to do
+// may be on its way through the server, the connection, and its own goroutines if it is a function.
+const turns = 50
+
+// letOthersRun returns when the goroutines that can run have run. On an idle machine that is at once.
+func letOthersRun() {
+	for range turns {
+		runtime.Gosched()
 	}
 }
 

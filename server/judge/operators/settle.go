@@ -250,7 +250,11 @@ func (r *run) wantedWatches(n int) int {
 // done: then it is quiet after a longer time.
 func (r *run) isQuiet(n int) bool {
 	a := r.world.traffic.activity()
-	r.quiet.look(time.Now(), a, r.world.Revision())
+	if r.quiet.look(time.Now(), a, r.world.Revision()) {
+		letOthersRun()
+		a = r.world.traffic.activity()
+		r.quiet.look(time.Now(), a, r.world.Revision())
+	}
 	if r.world.traffic.isRestarted() && a.watches > 0 && r.quiet.time >= longQuiet*r.options.Quiet {
 		return true
 	}
