@@ -52,6 +52,9 @@ type events func(ctx context.Context, c *controller) cache.ResourceEventHandler
 
 type fatal struct{ error }
 
+// longestRetry is the longest time after which a reconcile is tried again.
+const longestRetry = 50 * time.Millisecond
+
 // start returns a function that runs an operator.
 func start(v variant) func(context.Context, *rest.Config) error {
 	return func(ctx context.Context, cfg *rest.Config) error {
@@ -64,7 +67,7 @@ func start(v variant) func(context.Context, *rest.Config) error {
 			api: api, widgets: informers.ForResource(widgets).Lister(), configs: informers.ForResource(configs).Lister(),
 			remember: map[string]string{},
 			queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](
-				5*time.Millisecond, 200*time.Millisecond)),
+				5*time.Millisecond, longestRetry)),
 		}
 		enqueue := func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {

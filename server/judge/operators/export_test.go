@@ -9,6 +9,20 @@ import (
 // SwitchOff switches the oracle of a verdict off.
 func (o *Options) SwitchOff(v Verdict) { o.without = v }
 
+// Without returns the findings of the same runs of plans if the oracle of a verdict is switched off.
+func (r *Report) Without(v Verdict) (rest []Finding) {
+	o := r.options
+	o.without = v
+	for _, f := range r.Findings {
+		if f.Plan == nil {
+			rest = append(rest, f)
+			continue
+		}
+		rest = append(rest, judgeReference(f.runs, f.ref, o)...)
+	}
+	return rest
+}
+
 // Hurry is the patience of runs with a plan. An operator that is quiet for so long is late: a retry that a client makes
 // after a second is waited for, however slow the machine is.
 func (o *Options) Hurry(patience time.Duration) { o.hurry = patience }

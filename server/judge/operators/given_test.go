@@ -35,6 +35,7 @@ func afterError(do func(context.Context, *controller) error) reconcile {
 // TestGivenObjects checks what an operator does to objects that were there before it, of a type that it writes in any
 // case, and of one that it writes after an error only.
 func TestGivenObjects(t *testing.T) {
+	t.Parallel()
 	type change = func(context.Context, *controller) error
 	for _, c := range []struct {
 		name string

@@ -414,7 +414,7 @@ func judgeOutcomes(outcomes []*outcome, ref *reference, o Options) []Finding {
 	}
 	findings := judgeReference(outcomes, ref, o)
 	for i := range findings {
-		findings[i].Plan, findings[i].runs = outcomes[0].plan, outcomes
+		findings[i].Plan, findings[i].runs, findings[i].ref = outcomes[0].plan, outcomes, ref
 	}
 	return findings
 }

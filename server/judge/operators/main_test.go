@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -28,5 +29,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	debug.SetGCPercent(400) // hundreds of servers, each of which lives for seconds
 	os.Exit(m.Run())
 }

@@ -59,6 +59,7 @@ var loops = map[string]reconcile{
 
 // TestLoops checks that an operator is not quiet that asks again and again for what is refused, or for watches.
 func TestLoops(t *testing.T) {
+	t.Parallel()
 	for name, do := range loops {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -86,6 +86,7 @@ type Finding struct {
 	Smallest *Finding `json:"smallest,omitempty"`
 
 	runs []*outcome // of the plan
+	ref  *reference // beside which they were judged
 }
 
 func verdictsOf(findings []Finding) (all []Verdict) {
