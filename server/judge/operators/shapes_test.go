@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +59,7 @@ var shapes = []shape{
 // TestShapes checks that correct operators have no finding, whatever requests they make, and whatever the workload
 // does.
 func TestShapes(t *testing.T) {
+	t.Parallel()
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -188,5 +191,90 @@ func TestReadyAtOnce(t *testing.T) {
 	})
 	if len(report.Findings) > 0 {
 		t.Error(describe(t, report))
+	}
+}
+
+// TestAdvance checks that a step moves the time of simulated workloads, and that a workload waits for what comes of it.
+func TestAdvance(t *testing.T) {
+	t.Parallel()
+	const job = "{apiVersion: batch/v1, kind: Job, metadata: {name: backup, namespace: shop}, "
+	report := bug{plan: "none"}.judge(t, variant{do: nothing}, func(o *operators.Options) {
+		o.Simulate = true
+		o.Workload = write(t, map[string]string{
+			"1-create.yaml": job + "spec: {template: {metadata: {annotations: {simulation.keepwatch.io/run-for: 100h}}, " +
+				"spec: {restartPolicy: Never, containers: [{name: backup, image: backup}]}}}}",
+			"2-runs.wait.yaml": job + "status: {ready: 1}}",
+			"3-done.advance":   "100h\n",
+			"4-done.wait.yaml": job + "status: {succeeded: 1}}",
+		})
+	})
+	if len(report.Findings) > 0 || len(report.Steps) != 4 {
+		t.Error(describe(t, report))
+	}
+}
+
+// TestAdvanceOfRealTime checks that time is moved only with the simulation.
+func TestAdvanceOfRealTime(t *testing.T) {
+	t.Parallel()
+	_, err := operators.Run(t.Context(), operators.Options{
+		Operator: operators.Operator{Start: start(variant{do: nothing})},
+		CRDs:     []string{write(t, map[string]string{"crd.yaml": definition})},
+		Workload: write(t, map[string]string{"1-later.advance": "1h"}),
+		Quiet:    2 * longestRetry, Plans: []string{"none"},
+	})
+	if err == nil || !strings.Contains(err.Error(), "1-later.advance: time is advanced only with simulated workloads") {
+		t.Error(err)
+	}
+}
+
+// ready sets a status some time after it has seen a Widget, and gives up if the write is refused.
+func ready(after time.Duration) reconcile {
+	return func(ctx context.Context, c *controller, name string, w *unstructured.Unstructured) error {
+		if w == nil || status(w, "phase") != "" || c.get("refused") != "" {
+			return nil
+		}
+		if c.get("seen") == "" {
+			c.set("seen", "yes")
+			time.AfterFunc(after, func() {
+				c.set("late", "yes")
+				c.queue.Add(name)
+			})
+		}
+		if c.get("late") == "" {
+			return nil
+		}
+		err := c.setStatus(ctx, w, "phase", "Ready")
+		if apierrors.IsForbidden(err) {
+			c.set("refused", "yes")
+			return nil
+		}
+		return err
+	}
+}
+
+// TestUnfulfilledWait checks that an operator is not as it should be if what a step waits for does not come after a
+// fault. If the machine is so slow that the operator is not taken for quiet before it writes, it writes later.
+func TestUnfulfilledWait(t *testing.T) {
+	t.Parallel()
+	const wait = "2-ready.wait.yaml"
+	for after := 4 * longestRetry; ; after *= 2 {
+		report := bug{plan: "forbidden"}.judge(t, variant{do: ready(after)}, func(o *operators.Options) {
+			o.Workload = write(t, map[string]string{
+				"1-create.yaml": wholeWorkload["1-create.yaml"],
+				wait: "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: shop}, " +
+					"status: {phase: Ready}}",
+			})
+			o.Hurry(4 * after)
+		})
+		if len(report.Places) != 1 || report.Places[0].Step != 2 {
+			t.Logf("with a status %v late, the writes are %v and %v", after, report.Places, report.Uneven)
+			continue
+		}
+		found := report.Findings
+		if len(found) != 1 || found[0].Verdict != operators.Diverged ||
+			!slices.ContainsFunc(found[0].Facts, func(f string) bool { return strings.Contains(f, "what "+wait+" waits for") }) {
+			t.Error(describe(t, report))
+		}
+		return
 	}
 }
