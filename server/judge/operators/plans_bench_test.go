@@ -17,8 +17,8 @@ import (
 // plansMeasured is the number of plans that BenchmarkPlans runs.
 const plansMeasured = 200
 
-// BenchmarkPlans judges a small operator, a process, with as many runs at a time as keepwatch judge makes by default.
-// Run it with -benchtime 1x. With -figures.record judge it writes the run for docs/judge.md.
+// BenchmarkPlans judges a small operator, as a process and as a function, with as many runs at a time as keepwatch
+// judge makes by default. Run it with -benchtime 1x. With -figures.record judge it writes the run for docs/judge.md.
 func BenchmarkPlans(b *testing.B) {
 	program, err := os.Executable()
 	if err != nil {
@@ -52,18 +52,23 @@ func BenchmarkPlans(b *testing.B) {
 		for i, took := range starts {
 			run.Of("a plan", "its server's start and end, at most 300 ms", figures.Seconds).Set(figures.Ours, i, took.Seconds())
 		}
-		cpu, began := processors(b), time.Now()
-		report, err := operators.Run(b.Context(), o)
-		if err != nil {
-			b.Fatal(err)
+		judge := func(o operators.Options, row, bound string) {
+			cpu, began := processors(b), time.Now()
+			report, err := operators.Run(b.Context(), o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if len(report.Results) != plansMeasured || len(report.Findings) > 0 {
+				b.Fatalf("%s: %d plans, findings %v", row, len(report.Results), report.Findings)
+			}
+			run.Of(row, "time"+bound, figures.Seconds).Set(figures.Ours, 0, time.Since(began).Seconds())
+			run.Of(row, "CPU, of the judge and the operator", figures.Seconds).Set(figures.Ours, 0,
+				(processors(b) - cpu).Seconds())
 		}
-		if len(report.Results) != plansMeasured || len(report.Findings) > 0 {
-			b.Fatalf("%d plans, findings %v", len(report.Results), report.Findings)
-		}
-		row := fmt.Sprintf("%d plans", plansMeasured)
-		run.Of(row, "time, at most 600 s", figures.Seconds).Set(figures.Ours, 0, time.Since(began).Seconds())
-		run.Of(row, "CPU, of the judge and the operator", figures.Seconds).Set(figures.Ours, 0,
-			(processors(b) - cpu).Seconds())
+		judge(o, fmt.Sprintf("%d plans", plansMeasured), ", at most 600 s")
+		function := o
+		function.Operator, function.Quiet = operators.Operator{Start: start(variant{do: namedChild})}, 2*longestRetry
+		judge(function, fmt.Sprintf("%d plans, a function, 0.1 s of quiet", plansMeasured), "")
 		for _, f := range run.Figures {
 			b.Logf("%s, %s: %s", f.Row, f.Measure, f.Unit.Format(f.Value(figures.Ours)))
 		}
