@@ -829,6 +829,7 @@ func TestKindsThatAreNeeded(t *testing.T) {
 			t.Parallel()
 			report := b.judge(t, b.buggy, func(o *operators.Options) {
 				impatient(o)
+				o.Outage(time.Second)
 				own, _, _ := strings.Cut(b.plan, ":")
 				o.Plans = nil
 				for _, kind := range operators.Kinds {
