@@ -766,8 +766,8 @@ func (b bug) judge(t *testing.T, v variant, change func(*operators.Options)) *op
 // impatient ends the runs of an operator that never arrives.
 func impatient(o *operators.Options) { o.Hurry(1500 * time.Millisecond) }
 
-// TestSeededBugs checks that each bug is found by its plan, with its verdict and no other, and that its runs pass if the
-// oracle of the verdict is switched off: the verdict is the oracle's.
+// TestSeededBugs checks that each bug is found by its plan, with its verdict and no other, and that its runs pass if
+// the oracle of the verdict is switched off: the verdict is the oracle's.
 func TestSeededBugs(t *testing.T) {
 	t.Parallel()
 	for _, b := range bugs {
@@ -784,8 +784,8 @@ func TestSeededBugs(t *testing.T) {
 	}
 }
 
-// TestMutantsOfVerdicts checks that the judge passes a bug of each verdict if its oracle is switched off. With -short it
-// is the one whose oracle decides whether plans run; TestSeededBugs judges the same runs without the others.
+// TestMutantsOfVerdicts checks that the judge passes a bug of each verdict if its oracle is switched off. With -short
+// it is the one whose oracle decides whether plans run; TestSeededBugs judges the same runs without the others.
 func TestMutantsOfVerdicts(t *testing.T) {
 	t.Parallel()
 	judged := map[operators.Verdict]bool{}
