@@ -29,6 +29,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	debug.SetGCPercent(400) // hundreds of servers, each of which lives for seconds
+	debug.SetGCPercent(200) // hundreds of servers begin, and garbage is most of what each has made then
 	os.Exit(m.Run())
 }
