@@ -165,8 +165,9 @@ test-real: peers
 	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
 stories:
 	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
-# Without -short, where Postgres and Kafka take part.
+# Without -short: Postgres and Kafka take part, and the judge passes every correct operator.
 real-parts:
+	$(GOTEST) -timeout 15m -parallel 8 -run '^Test(KindsThatAreNeeded|CorrectTwins)$$' ./server/judge/operators
 	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./sinks/postgres ./sinks/kafka ./cmd/keepwatch
 	cd image && go vet ./... && $(GOTEST) -count 1 ./...
 	cd kubernetes && go vet ./... && $(GOTEST) ./...
