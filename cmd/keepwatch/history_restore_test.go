@@ -2,19 +2,31 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	lookback "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
+)
+
+var (
+	restoreObjects = flag.Int("restore.objects", 0, "objects of TestHistoryRestore, of which it deletes half; 0 is 120 with -short, and 600 without")
+	restoreSeed    = flag.Uint64("restore.seed", 0, "the seed of a run that printed it; 0 draws one")
 )
 
 // stored waits until the newest state of an object in a database is a revision, or its deletion if that is "".
@@ -52,10 +64,11 @@ func createMap(t *testing.T, client kubernetes.Interface, namespace, name string
 // TestHistoryRestore runs the tests that share one server.
 func TestHistoryRestore(t *testing.T) {
 	parallel(t)
-	client, _ := newCluster(t)
+	client, kubeconfig := newCluster(t)
 	t.Run("story", func(t *testing.T) { testHistoryRestore(t, client) })
 	t.Run("redacted", func(t *testing.T) { testRestoreRedacted(t, client) })
-	t.Run("many", func(t *testing.T) { testHistoryRestoreMany(t, client) })
+	t.Run("many", func(t *testing.T) { testHistoryRestoreMany(t, client, kubeconfig) })
+	t.Run("a namespace", testRestoreNamespace)
 }
 
 // testHistoryRestore restores objects that were changed, deleted, and deleted with their owners; and names what cannot
@@ -269,60 +282,287 @@ func testRestoreObstacles(t *testing.T, client kubernetes.Interface, to string,
 	}
 }
 
-// testHistoryRestoreMany deletes objects at random, and restores what was there: everything is as it was, and nothing
-// else changes.
-func testHistoryRestoreMany(t *testing.T, client kubernetes.Interface) {
-	const ns, count = "many", 120
-	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+// manyTypes are the types of testHistoryRestoreMany, with what a person may write of their objects. Each claim has a
+// volume.
+var manyTypes = map[string]struct{ kind, content string }{
+	"configmaps": {"v1 ConfigMap", `"data":{"n":"NUMBER"}`},
+	"services":   {"v1 Service", `"spec":{"selector":{"n":"NUMBER"},"ports":[{"port":80}]}`},
+	"deployments.apps": {"apps/v1 Deployment", `"spec":{"replicas":NUMBER,"selector":{"matchLabels":{"a":"b"}},
+		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i:NUMBER"}]}}}`},
+	claims: {"v1 PersistentVolumeClaim", `"spec":{"volumeName":"NAME","accessModes":["ReadWriteOnce"],
+		"resources":{"requests":{"storage":"NUMBERGi"}}}`},
+}
+
+const claims = "persistentvolumeclaims"
+
+// many are the objects of a namespace, and volumes.
+type many struct {
+	*testing.T
+	client    dynamic.Interface
+	namespace string
+}
+
+func (m *many) of(resource string) dynamic.ResourceInterface {
+	parsed := schema.ParseGroupResource(resource).WithVersion("v1")
+	if resource == "persistentvolumes" {
+		return m.client.Resource(parsed)
 	}
-	random := rand.New(rand.NewPCG(7, 7))
-	var all []*corev1.ConfigMap
-	for i := range count {
-		var owners []*corev1.ConfigMap
-		if i > 0 && random.IntN(2) == 0 {
-			owners = append(owners, all[random.IntN(i)])
+	return m.client.Resource(parsed).Namespace(m.namespace)
+}
+
+// create creates an object, which another one may own.
+func (m *many) create(resource, name string, number int, owner *unstructured.Unstructured) *unstructured.Unstructured {
+	m.Helper()
+	of := manyTypes[resource]
+	version, kind, _ := strings.Cut(of.kind, " ")
+	text := strings.NewReplacer("NAME", name, "NUMBER", fmt.Sprint(number)).Replace(fmt.Sprintf(
+		`{"apiVersion":%q,"kind":%q,"metadata":{"name":"NAME","labels":{"n":"NUMBER"}},%s}`, version, kind, of.content))
+	o := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
+		m.Fatal(err)
+	}
+	if owner != nil {
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(),
+			Name: owner.GetName(), UID: owner.GetUID()}})
+	}
+	created, err := m.of(resource).Create(m.Context(), o, metav1.CreateOptions{FieldManager: "alice"})
+	if err != nil {
+		m.Fatal(err)
+	}
+	if resource == claims { // bound
+		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":%[1]q},"spec":{
+			"capacity":{"storage":"9Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"},
+			"claimRef":{"namespace":%[2]q,"name":%[1]q,"uid":%[3]q}}}`, name, m.namespace, created.GetUID())
+		volume := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &volume.Object); err != nil {
+			m.Fatal(err)
 		}
-		all = append(all, createMap(t, client, ns, fmt.Sprintf("m%d", random.IntN(1e9)), owners...))
+		if _, err := m.of("persistentvolumes").Create(m.Context(), volume, metav1.CreateOptions{}); err != nil {
+			m.Fatal(err)
+		}
 	}
-	syncOnce(t, "configmaps", "-n", ns, "--to", to)
+	return created
+}
+
+// list returns all objects, by type and name.
+func (m *many) list() map[string]*unstructured.Unstructured {
+	m.Helper()
+	all := map[string]*unstructured.Unstructured{}
+	for _, resource := range append(slices.Collect(maps.Keys(manyTypes)), "persistentvolumes") {
+		list, err := m.of(resource).List(m.Context(), metav1.ListOptions{})
+		if err != nil {
+			m.Fatal(err)
+		}
+		for i := range list.Items {
+			all[resource+"/"+list.Items[i].GetName()] = &list.Items[i]
+		}
+	}
+	return all
+}
+
+func (m *many) delete(resource, name string) {
+	m.Helper()
+	if err := m.of(resource).Delete(m.Context(), name, metav1.DeleteOptions{}); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// testHistoryRestoreMany deletes objects at random, and volumes of claims, and restores what was there. The objects are
+// as they were, and in the order of owners. What is lost of claims is said before. Nothing else changes.
+func testHistoryRestoreMany(t *testing.T, client kubernetes.Interface, kubeconfig string) {
+	count := *restoreObjects
+	if count == 0 {
+		if count = 600; testing.Short() {
+			count = 120
+		}
+	}
+	seed := *restoreSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-restore.objects %d -restore.seed %d", count, seed)
+	random := rand.New(rand.NewPCG(seed, 7))
+	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+	m := &many{t, dynamic.NewForConfigOrDie(configOf(t, kubeconfig)), "many"}
+	create(t, client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.namespace}})
+	resources := slices.Sorted(maps.Keys(manyTypes))
+	var all []*unstructured.Unstructured
+	ids := map[types.UID]string{} // as list has them
+	for i := range count {
+		var owner *unstructured.Unstructured
+		if i > 0 && random.IntN(2) == 0 {
+			owner = all[random.IntN(i)]
+		}
+		resource, name := resources[random.IntN(len(resources))], fmt.Sprintf("m%d-%d", random.IntN(1000), i)
+		o := m.create(resource, name, 1+random.IntN(9), owner)
+		all, ids[o.GetUID()] = append(all, o), resource+"/"+name
+	}
+	types := strings.Join(resources, ",")
+	syncOnce(t, types, "-n", m.namespace, "--to", to)
+	was := m.list()
+	deleted := 0
 	for _, o := range all {
 		if random.IntN(2) == 0 {
-			if err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), o.Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
+			resource, name, _ := strings.Cut(ids[o.GetUID()], "/")
+			if m.delete(resource, name); resource == claims && random.IntN(2) == 0 {
+				m.delete("persistentvolumes", name)
+			}
+			deleted++
+		}
+	}
+	before := m.list()
+	restore := []string{"history", "restore", types, "-n", m.namespace, "--from", to, "--at", "now"}
+	code, out, notes := execute(t, append(restore, "--dry-run")...)
+	if code != 0 || strings.Count(out, " created (dry run)\n") != deleted {
+		t.Fatalf("exit %d, of %d deleted, %s%.3000s", code, deleted, out, notes)
+	}
+	if now := m.list(); !maps.EqualFunc(now, before, sameRevision) {
+		t.Error("the dry run has changed something")
+	}
+	code, out, stderr := execute(t, restore...)
+	if code != 0 || strings.Count(out, " created\n") != deleted || strings.Count(out, " unchanged\n") != count-deleted {
+		t.Fatalf("exit %d, of %d deleted, %s%.3000s", code, deleted, out, stderr)
+	}
+	now := m.list()
+	order := map[string]int{} // of the report
+	for i, line := range strings.Split(out, "\n") {
+		id, _, _ := strings.Cut(line, " ")
+		order[id] = i
+	}
+	for id, o := range was {
+		switch live := now[id]; {
+		case before[id] != nil:
+			if live == nil || !sameRevision(live, before[id]) {
+				t.Errorf("%s was not deleted, and has changed: %v", id, live)
+			}
+		case strings.HasPrefix(id, "persistentvolumes/"): // gone
+			if live != nil {
+				t.Errorf("%s was not to be restored", id)
+			}
+		case live == nil:
+			t.Errorf("%s is missing", id)
+		default:
+			m.judge(id, o, now, before, notes)
+			for _, owner := range o.GetOwnerReferences() {
+				if was := ids[owner.UID]; order[was] > order[id] {
+					t.Errorf("%s was restored before its owner %s", id, was)
+				}
 			}
 		}
 	}
-	before, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
+	if len(now) != count+len(before)-(count-deleted) {
+		t.Errorf("%d objects, of %d", len(now), count)
+	}
+}
+
+func sameRevision(a, b *unstructured.Unstructured) bool {
+	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
+}
+
+// judge compares an object that was restored with what it was, apart from what is new: its addresses, owners that were
+// restored, and volumes that are gone.
+func (m *many) judge(id string, was *unstructured.Unstructured, now, before map[string]*unstructured.Unstructured,
+	notes string) {
+	m.Helper()
+	live := now[id]
+	spec := func(o *unstructured.Unstructured) any {
+		o = o.DeepCopy()
+		for _, address := range []string{"clusterIP", "clusterIPs"} {
+			unstructured.RemoveNestedField(o.Object, "spec", address)
+		}
+		return []any{o.Object["spec"], o.Object["data"], o.GetLabels()}
+	}
+	if name, isClaim := strings.CutPrefix(id, claims+"/"); isClaim {
+		note := fmt.Sprintf("its volume %s belongs to the claim with the UID %s", name, was.GetUID())
+		if before["persistentvolumes/"+name] == nil {
+			note = fmt.Sprintf("its volume %s is gone, and its data: the claim gets a new one", name)
+			was = was.DeepCopy()
+			unstructured.RemoveNestedField(was.Object, "spec", "volumeName")
+		}
+		if want := fmt.Sprintf("%s -n %s: %s", id, m.namespace, note); !strings.Contains(notes, want) {
+			m.Errorf("the dry run does not say %q", want)
+		}
+	}
+	if !reflect.DeepEqual(spec(live), spec(was)) {
+		m.Errorf("%s is %v, and was %v", id, spec(live), spec(was))
+	}
+	owners, were := live.GetOwnerReferences(), was.GetOwnerReferences()
+	if len(owners) != len(were) {
+		m.Errorf("%s has the owners %v, and had %v", id, owners, were)
+		return
+	}
+	for i, owner := range owners {
+		for resource, of := range manyTypes {
+			if strings.HasSuffix(of.kind, " "+owner.Kind) && owner.UID != now[resource+"/"+owner.Name].GetUID() {
+				m.Errorf("%s: its owner %s has the UID %s, and was %v", id, owner.Name, owner.UID, were[i])
+			}
+		}
+	}
+}
+
+// testRestoreNamespace restores a namespace, a definition, and what was in them: the definition is written before its
+// objects, the namespace before what was in it.
+func testRestoreNamespace(t *testing.T) {
+	s := newTypesServer(t)
+	client := kubernetes.NewForConfigOrDie(s.config)
+	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+	const ns = "a-shop"
+	create(t, client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns,
+		Labels: map[string]string{"team": "blue"}}})
+	s.define("widgets", "v1")
+	s.createInNamespace(ns, "widgets", "v1", "one")
+	createMap(t, client, ns, "a-map")
+	const all = "configmaps,customresourcedefinitions.apiextensions.k8s.io,namespaces,widgets.example.com"
+	syncOnce(t, all, "-A", "--to", to)
+	s.undefine("widgets")
+	s.waitUnserved("widgets", "v1")
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	code, out, stderr := execute(t, "history", "restore", "cm", "-n", ns, "--from", to, "--at", "now")
-	if created := strings.Count(out, " created\n"); code != 0 || created != count-len(before.Items) ||
-		strings.Count(out, " unchanged\n") != len(before.Items) {
-		t.Fatalf("exit %d, %d created, %s", code, created, stderr)
-	}
-	after, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(after.Items) != count {
-		t.Fatalf("%d objects, %v", len(after.Items), err)
-	}
-	uids := map[string]types.UID{}
-	for _, o := range after.Items {
-		uids[o.Name] = o.UID
-	}
-	for _, was := range all {
-		now, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), was.Name, metav1.GetOptions{})
-		if err != nil || fmt.Sprint(now.Data, now.Labels) != fmt.Sprint(was.Data, was.Labels) ||
-			len(now.OwnerReferences) != len(was.OwnerReferences) {
-			t.Errorf("%s: %+v, %v", was.Name, now, err)
-			continue
+	waitFor(t, func() bool {
+		_, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	others := func() (all []string) {
+		list, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for i, owner := range now.OwnerReferences {
-			if now.UID != was.UID && owner.UID != uids[was.OwnerReferences[i].Name] {
-				t.Errorf("%s: its owner %s has the UID %s, want %s", was.Name, owner.Name, owner.UID, uids[owner.Name])
+		for _, o := range list.Items {
+			if o.Name != ns {
+				all = append(all, o.Name+"@"+o.ResourceVersion)
 			}
 		}
+		return all
+	}
+	before := others()
+	restore := func(suffix string, flags ...string) {
+		t.Helper()
+		code, out, stderr := execute(t, append([]string{"history", "restore", all, "-A", "--from", to, "--at", "now"},
+			flags...)...)
+		var created []string
+		for line := range strings.Lines(out) {
+			if what, isNew := strings.CutSuffix(line, " created"+suffix+"\n"); isNew {
+				created = append(created, what)
+			}
+		}
+		want := []string{"customresourcedefinitions.apiextensions.k8s.io/widgets.example.com", "namespaces/" + ns,
+			"configmaps/a-map -n " + ns, "widgets.example.com/one -n " + ns}
+		if code != 0 || !slices.Equal(created, want) {
+			t.Fatalf("exit %d, created %q, want %q: %s%s", code, created, want, out, stderr)
+		}
+	}
+	restore(" (dry run)", "--dry-run")
+	restore("")
+	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+	if err != nil || namespace.Labels["team"] != "blue" {
+		t.Errorf("%v, %v", namespace, err)
+	}
+	widget := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	if _, err := s.objects.Resource(widget).Namespace(ns).Get(t.Context(), "one", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if now := others(); !slices.Equal(now, before) {
+		t.Errorf("other namespaces were %v, and are %v", before, now)
 	}
 }

@@ -28,13 +28,18 @@ import (
 // restoreManager is the manager of restored fields.
 const restoreManager = "keepwatch-restore"
 
+// unchanged is the result of an object that has the state already.
+const unchanged = "unchanged"
+
 // restoration writes states of the past to a cluster.
 type restoration struct {
 	client  dynamic.Interface
 	mapper  meta.RESTMapper
 	force   bool
-	objects []*restored  // owners first
-	written atomic.Int64 // of the objects, the first ones
+	objects []*restored // owners first
+	byUID   map[types.UID]*restored
+	needed  map[[2]string]bool // the objects of the kinds that others need, by kind and name
+	written atomic.Int64       // of the objects, the first ones
 }
 
 // restored is a state that is restored.
@@ -52,6 +57,7 @@ type restored struct {
 	notes    []string // what a person should know
 	problems []string // why it cannot be restored
 	result   string
+	uid      types.UID // of the object that was written
 }
 
 func newRestored(s *sink.State) (*restored, error) {
@@ -121,9 +127,12 @@ func (r *restoration) sort() {
 		return len(first)
 	}
 	slices.SortStableFunc(r.objects, func(a, b *restored) int { return cmp.Compare(rank(a), rank(b)) })
-	byUID := map[types.UID]*restored{}
+	r.byUID, r.needed = map[types.UID]*restored{}, map[[2]string]bool{}
 	for _, one := range r.objects {
-		byUID[types.UID(one.state.UID)] = one
+		r.byUID[types.UID(one.state.UID)] = one
+		if slices.Contains(first, one.kind.Kind) {
+			r.needed[[2]string{one.kind.Kind, one.state.Key.Name}] = true
+		}
 	}
 	var sorted []*restored
 	done := map[*restored]bool{}
@@ -134,7 +143,7 @@ func (r *restoration) sort() {
 		}
 		done[one] = true // also of owners that own each other
 		for _, owner := range one.owners {
-			if o := byUID[owner.UID]; o != nil {
+			if o := r.byUID[owner.UID]; o != nil {
 				add(o)
 			}
 		}
@@ -157,9 +166,9 @@ func (r *restoration) prepare(ctx context.Context) error {
 }
 
 func (r *restoration) prepareOne(ctx context.Context, one *restored) (err error) {
-	one.waits = r.restores("Namespace", one.state.Key.Namespace) && !r.exists(ctx, one.state.Key.Namespace)
+	one.waits = r.needed[[2]string{"Namespace", one.state.Key.Namespace}] && !r.exists(ctx, one.state.Key.Namespace)
 	if err := r.open(one); meta.IsNoMatchError(err) {
-		if r.restores("CustomResourceDefinition", one.state.Resource) {
+		if r.needed[[2]string{"CustomResourceDefinition", one.state.Resource}] {
 			one.waits = true
 		} else {
 			one.problems = append(one.problems, fmt.Sprintf("the server does not serve %s", one.kind))
@@ -210,14 +219,6 @@ func (r *restoration) open(one *restored) error {
 	return nil
 }
 
-// restores reports whether an object of a kind is among those that are restored.
-func (r *restoration) restores(kind, name string) bool {
-	return slices.ContainsFunc(r.objects, func(one *restored) bool {
-		return one.kind.Kind == kind &&
-			one.state.Key.Name == name
-	})
-}
-
 // exists reports whether a namespace exists, as far as that is known.
 func (r *restoration) exists(ctx context.Context, namespace string) bool {
 	_, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace,
@@ -240,7 +241,7 @@ func (r *restoration) prepareOwners(ctx context.Context, one *restored) error {
 		return unstructured.SetNestedSlice(one.object.Object, references, "metadata", "ownerReferences")
 	}
 	for _, owner := range one.owners {
-		if r.owner(owner, one) != nil {
+		if o := r.byUID[owner.UID]; o != nil && o != one {
 			references = append(references, reference(owner)) // with its UID when it is written
 			continue
 		}
@@ -270,16 +271,6 @@ func appliedOwners(live *unstructured.Unstructured) bool {
 		return m.Manager == restoreManager && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(),
 			`"f:ownerReferences"`)
 	})
-}
-
-// owner returns the owner of an object among those that are restored, nil if it is not.
-func (r *restoration) owner(reference metav1.OwnerReference, of *restored) *restored {
-	for _, one := range r.objects {
-		if types.UID(one.state.UID) == reference.UID && one != of {
-			return one
-		}
-	}
-	return nil
 }
 
 // liveOwner returns the UID of an owner, empty if it does not exist, or is being deleted.
@@ -362,12 +353,13 @@ func (r *restoration) apply(ctx context.Context, one *restored, try bool) error 
 	case err != nil:
 		return err
 	}
+	one.uid = applied.GetUID()
 	switch {
 	case one.live == nil:
 		one.result = "created"
 	// the answer of a dry run has the resourceVersion of what is live, also if it differs
 	case !try && applied.GetResourceVersion() == one.live.GetResourceVersion() || sameContent(applied, one.live):
-		one.result = "unchanged"
+		one.result = unchanged
 	default:
 		one.result = "configured"
 	}
@@ -404,11 +396,14 @@ func conflicts(err error) (lines []string) {
 	return lines
 }
 
-// write writes the objects, owners first.
+// write writes the objects, owners first. What the trial has found unchanged is not written: its fields would get
+// another manager.
 func (r *restoration) write(ctx context.Context) error {
 	written := map[types.UID]types.UID{} // of the past, and now
 	for _, one := range r.objects {
-		one.result = "not written"
+		if one.result != unchanged {
+			one.result = "not written"
+		}
 	}
 	for _, one := range r.objects {
 		if one.resource == nil {
@@ -417,26 +412,33 @@ func (r *restoration) write(ctx context.Context) error {
 				return fmt.Errorf("%s: %w; its definition was written: repeat the command", objectName(one.state), err)
 			}
 		}
-		if references, ok, _ := unstructured.NestedSlice(one.object.Object, "metadata", "ownerReferences"); ok {
-			for _, o := range references {
-				owner, _ := o.(map[string]any)
-				if uid, ok := written[types.UID(fmt.Sprint(owner["uid"]))]; ok {
-					owner["uid"] = string(uid)
-				}
-			}
-			if err := unstructured.SetNestedSlice(one.object.Object, references, "metadata", "ownerReferences"); err != nil {
-				return err
-			}
-		}
-		if err := r.apply(ctx, one, false); err != nil {
-			return fmt.Errorf("%s: %w", objectName(one.state), err)
-		}
-		o, err := one.resource.Get(ctx, one.state.Key.Name, metav1.GetOptions{})
+		moved, err := one.follow(written)
 		if err != nil {
+			return err
+		}
+		if one.result == unchanged && !moved {
+			one.uid = one.live.GetUID()
+		} else if err := r.apply(ctx, one, false); err != nil {
 			return fmt.Errorf("%s: %w", objectName(one.state), err)
 		}
-		written[types.UID(one.state.UID)] = o.GetUID()
+		written[types.UID(one.state.UID)] = one.uid
 		r.written.Add(1)
 	}
 	return nil
+}
+
+// follow gives the owner references the UIDs of the owners that were written. It reports whether one has changed.
+func (o *restored) follow(written map[types.UID]types.UID) (moved bool, err error) {
+	references, ok, _ := unstructured.NestedSlice(o.object.Object, "metadata", "ownerReferences")
+	if !ok {
+		return false, nil
+	}
+	for _, r := range references {
+		owner, _ := r.(map[string]any)
+		was := types.UID(fmt.Sprint(owner["uid"]))
+		if uid, ok := written[was]; ok && uid != was {
+			owner["uid"], moved = string(uid), true
+		}
+	}
+	return moved, unstructured.SetNestedSlice(o.object.Object, references, "metadata", "ownerReferences")
 }
