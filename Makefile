@@ -143,7 +143,7 @@ test:
 # Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
 # COMPARED are tests that compare or store in large numbers, which takes minutes with the race detector. Other tests
 # of their packages run the same goroutines, and make verify races these, too.
-COMPARED = $(subst $(subst ,, ),|,MaxSizeOfABurst ReadPathIsExact SeededBugs Thinning)
+COMPARED = $(subst $(subst ,, ),|,Hours MaxSizeOfABurst ReadPathIsExact SeededBugs Thinning)
 RACED = $(shell go list $(LONGEST) work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$ -e /cmd/keepwatch$$)
 test-race:
 	$(GOTEST) ./server/internal/testonly/sim -sim.n 3000

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -27,6 +28,13 @@ func (o *Object) Revision() keepwatch.Revision { return o.revision }
 // JSON returns the whole object, with apiVersion and kind. For a deletion it is the last state, with the revision of
 // that.
 func (o *Object) JSON() []byte { return o.text }
+
+// Equal reports whether other is the same state with the same content. After a restore from a backup the same revision
+// may be another state.
+func (o *Object) Equal(other keepwatch.Object) bool {
+	p, ok := other.(*Object)
+	return ok && o.uid == p.uid && o.revision == p.revision && bytes.Equal(o.text, p.text)
+}
 
 // MaxSpeed bounds how many times faster the past is replayed.
 const MaxSpeed = 1e9

@@ -28,6 +28,7 @@ var parts = []part{
 	{"sinks", "tests", "make test-sinks SEED=$SEED"},
 	{"sinks", "cluster", "cd test && $GOTEST -timeout 2h ./real/sync ./ndjson"},
 	{"sinks", "past", "cd test && $GOTEST -timeout 1h ./real/past -args -past.seed $SEED"},
+	{"sinks", "past-hours", "$GOTEST -timeout 1h ./sinks/sqlite -run '^TestHours$' -args -sinks.hours 12 -sinks.seed $SEED"},
 	{"sinks", "past-restore",
 		"$GOTEST -timeout 2h ./cmd/keepwatch -run '^TestHistoryRestore$' -args -restore.objects 20000 -restore.seed $SEED"},
 	{"sinks", "compared", "make compared"},

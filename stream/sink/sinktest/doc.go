@@ -29,6 +29,7 @@
 //	size.go        a sink that is bounded
 //	thinning.go    a random history, stored in a database that is thinned out and in one that is not
 //	thinview.go    what both show at each moment, compared
+//	hours.go       replays of hours of a history, judged by package check
 //	disk_linux.go  a small disk, which can become full or read-only
 //	bench.go       Benchmark: pods of a large cluster
 package sinktest
