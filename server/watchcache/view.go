@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,42 +19,80 @@ import (
 // Namespaces is a set of namespaces, each with its UID: one that was deleted and created again is another namespace. It
 // is immutable.
 type Namespaces struct {
-	paths  []string                 // "name/" of each, in the order of keys
-	uids   map[string]keepwatch.UID // by name
-	byName bool                     // the objects are namespaces themselves, which have no namespace
+	all    []namespace // in the order of keys
+	byName bool        // the objects are namespaces themselves, which have no namespace
 	digest [sha256.Size]byte
+}
+
+// namespace is one of a set.
+type namespace struct {
+	name string
+	uid  keepwatch.UID
+}
+
+// path returns the beginning of the keys of a namespace's objects.
+func path(namespace string) string { return namespace + "/" }
+
+// comparePaths compares the paths of two names: "ns-a/" is before "ns/".
+func comparePaths(a, b string) int {
+	n := min(len(a), len(b))
+	if a[:n] != b[:n] || len(a) == len(b) {
+		return strings.Compare(a, b)
+	}
+	return strings.Compare(path(a[n:]), path(b[n:]))
 }
 
 // NewNamespaces returns the set of namespaces with their UIDs. byName says that it restricts objects which are
 // themselves namespaces.
 func NewNamespaces(uids map[string]keepwatch.UID, byName bool) *Namespaces {
-	n := &Namespaces{uids: maps.Clone(uids), byName: byName}
-	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(uids)) {
-		n.paths = append(n.paths, name+"/")
-		h.Write([]byte(name + "/" + string(uids[name]) + "\n")) // neither has these two characters
+	n := &Namespaces{all: make([]namespace, 0, len(uids)), byName: byName}
+	for name, uid := range uids {
+		n.all = append(n.all, namespace{name, uid})
 	}
-	slices.Sort(n.paths) // "ns-a/" is before "ns/"
+	slices.SortFunc(n.all, func(a, b namespace) int { return comparePaths(a.name, b.name) })
+	h := sha256.New()
+	for _, of := range n.all {
+		h.Write([]byte(of.name + "/" + string(of.uid) + "\n")) // neither has these two characters
+	}
 	h.Sum(n.digest[:0])
 	return n
 }
 
 // Len returns the number of namespaces.
-func (n *Namespaces) Len() int { return len(n.paths) }
+func (n *Namespaces) Len() int { return len(n.all) }
 
 // Has reports whether a namespace is in the set.
 func (n *Namespaces) Has(namespace string) bool {
-	_, has := n.uids[namespace]
+	_, has := n.uid(namespace)
 	return has
 }
 
-// All returns the namespaces with their UIDs, in no order.
-func (n *Namespaces) All() iter.Seq2[string, keepwatch.UID] { return maps.All(n.uids) }
+// uid returns the UID of a namespace, and whether it is in the set.
+func (n *Namespaces) uid(name string) (keepwatch.UID, bool) {
+	i, has := slices.BinarySearchFunc(n.all, name, func(of namespace, name string) int {
+		return comparePaths(of.name, name)
+	})
+	if !has {
+		return "", false
+	}
+	return n.all[i].uid, true
+}
+
+// All returns the namespaces with their UIDs, in the order of keys.
+func (n *Namespaces) All() iter.Seq2[string, keepwatch.UID] {
+	return func(yield func(string, keepwatch.UID) bool) {
+		for _, of := range n.all {
+			if !yield(of.name, of.uid) {
+				return
+			}
+		}
+	}
+}
 
 // hasSame reports whether a namespace is in both sets, with the same UID.
 func (n *Namespaces) hasSame(o *Namespaces, name string) bool {
-	uid, has := n.uids[name]
-	other, hadOther := o.uids[name]
+	uid, has := n.uid(name)
+	other, hadOther := o.uid(name)
 	return has && hadOther && uid == other
 }
 
@@ -67,9 +104,9 @@ func (n *Namespaces) Digest() []byte { return n.digest[:] }
 
 // Names returns the names in the order of keys.
 func (n *Namespaces) Names() []string {
-	names := make([]string, len(n.paths))
-	for i, path := range n.paths {
-		names[i] = strings.TrimSuffix(path, "/")
+	names := make([]string, len(n.all))
+	for i, of := range n.all {
+		names[i] = of.name
 	}
 	return names
 }
@@ -107,13 +144,12 @@ func (n *Namespaces) scopesFrom(start string) iter.Seq2[string, scope] {
 // scopes returns the scopes of the namespaces, in the order of keys.
 func (n *Namespaces) scopes() iter.Seq2[string, scope] {
 	return func(yield func(string, scope) bool) {
-		for _, path := range n.paths {
-			name := strings.TrimSuffix(path, "/")
-			s := scope{path: path, recursive: true, namespaced: true}
+		for _, of := range n.all {
+			s := scope{path: path(of.name), recursive: true, namespaced: true}
 			if n.byName {
-				s = scope{path: name}
+				s = scope{path: of.name}
 			}
-			if !yield(name, s) {
+			if !yield(of.name, s) {
 				return
 			}
 		}

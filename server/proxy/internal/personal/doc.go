@@ -42,5 +42,6 @@
 //	views.go    the views of all users       reviews.go  what the server is asked
 //	view.go     one of them                  askers.go   how much at a time
 //	run.go      one decision about its set   shares.go   whose view is forgotten for a new one
-//	epoch.go    the revisions of its set     metrics.go  counters
+//	epoch.go    the revisions of its set     sets.go     equal sets, once
+//	metrics.go  counters
 package personal

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // run is one decision about the set of a view. It asks first about the namespaces that are shown, and those in which
@@ -254,7 +253,7 @@ func (r *run) publish() {
 	if len(r.first) == 0 && r.firstInFlight == 0 && r.number == w.changes {
 		maps.Copy(now, r.allowed())
 	}
-	w.show(watchcache.NewNamespaces(now, w.subject.ofNamespaces()), r.began, r.number)
+	w.show(w.views.sets.of(now, w.subject.ofNamespaces()), r.began, r.number)
 }
 
 // allowed returns the namespaces that the server has allowed, and that may be in the set as of the present changes.
@@ -280,7 +279,7 @@ func (r *run) end() bool {
 	if r.everywhere() {
 		applied = r.number
 	}
-	set := watchcache.NewNamespaces(r.allowed(), w.subject.ofNamespaces())
+	set := w.views.sets.of(r.allowed(), w.subject.ofNamespaces())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.changes != r.number && !w.gone {

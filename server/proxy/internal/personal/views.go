@@ -54,6 +54,7 @@ type Views struct {
 	settled time.Duration // Settled, but in tests
 	asking  atomic.Int64  // decisions that are being made
 	askers  *askers
+	sets    sets
 	counts  counts
 
 	mu       sync.Mutex

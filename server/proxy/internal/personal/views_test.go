@@ -22,6 +22,8 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
+	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -780,38 +782,203 @@ func TestForgottenViewsAreNotOpened(t *testing.T) {
 	})
 }
 
-// A view of three namespaces has less than 4 KB of memory.
+// The views of a user and a resource, of both verbs, have less than 4 KB of memory: with three namespaces, and with a
+// thousand, if its user has them as others do. What follows them while a watch is open has more: two goroutines.
 func TestViewsAreSmall(t *testing.T) {
+	for _, c := range []struct {
+		users, namespaces int
+		group, open       bool
+		most              int64
+	}{
+		{1000, 3, false, false, 4 << 10}, {1000, 3, false, true, 20 << 10}, {20, 1000, true, false, 4 << 10},
+		{20, 1000, false, false, 48 << 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var all []string
+			for i := range 1000 {
+				all = append(all, fmt.Sprint("namespace-", i))
+			}
+			w := newWorld(t, all...)
+			used := func() int64 {
+				for range 3 { // each halves the stacks of those that wait
+					runtime.GC()
+				}
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				if c.open {
+					return int64(m.HeapAlloc + m.StackInuse)
+				}
+				return int64(m.HeapAlloc)
+			}
+			var subjects []Subject
+			for i := range 1 + c.users {
+				s := subject(fmt.Sprint("user-", i))
+				if c.group {
+					s.User.(*user.DefaultInfo).Groups = []string{"devs"}
+				}
+				for j := range c.namespaces {
+					namespace := all[(i+j)%len(all)]
+					if c.group {
+						w.allowed[s.User.GetName()+"/"+namespace] = true
+					} else if i == 0 || i+j < len(all) { // no two users have the same
+						w.bind(s.User.GetName(), namespace, true)
+					}
+				}
+				subjects = append(subjects, s)
+			}
+			for _, namespace := range all {
+				w.bindAs("devs", groupPrefix+"devs", namespace, true)
+			}
+			w.asked = make(map[string]int, 3*len(subjects)*c.namespaces)
+			read := func(s Subject) {
+				if c.open {
+					s.Verb = "watch"
+				}
+				r, err := w.views.Read(s)
+				if err == nil {
+					_, err = r.Decide(t.Context())
+				}
+				if err == nil && c.open {
+					err = r.Open(w.newest)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.open {
+					t.Cleanup(r.End)
+				} else {
+					r.End()
+				}
+			}
+			read(subjects[0])
+			before := used()
+			for _, s := range subjects[1:] {
+				read(s)
+			}
+			time.Sleep(time.Minute)
+			w.set(func() { clear(w.asked) })
+			bytes := (used() - before) / int64(c.users)
+			t.Logf("%d bytes a user with %d namespaces; of a group: %v, with an open watch: %v", bytes, c.namespaces, c.group,
+				c.open)
+			if bytes > c.most {
+				t.Errorf("%d bytes a user with %d namespaces, want %d at most", bytes, c.namespaces, c.most)
+			}
+			runtime.KeepAlive(w)
+		})
+	}
+}
+
+// A set is forgotten when no view has it any more.
+func TestSetsAreForgotten(t *testing.T) {
+	var s sets
+	one := s.of(map[string]keepwatch.UID{"a": "1"}, false)
+	if s.of(map[string]keepwatch.UID{"a": "1"}, false) != one {
+		t.Error("equal sets are not the same")
+	}
+	others := []*watchcache.Namespaces{
+		s.of(map[string]keepwatch.UID{"a": "2"}, false), s.of(map[string]keepwatch.UID{"a": "1"}, true),
+		s.of(map[string]keepwatch.UID{"a": "1", "b": "1"}, false),
+	}
+	if slices.Contains(others, one) {
+		t.Error("sets that differ are the same")
+	}
+	known := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.all)
+	}
+	if n := known(); n != 4 {
+		t.Errorf("%d sets are known", n)
+	}
+	runtime.KeepAlive(others)
+	others = nil
+	await.True(t, "the others are forgotten", func() bool { runtime.GC(); return known() == 1 })
+	if s.of(map[string]keepwatch.UID{"a": "1"}, false) != one {
+		t.Error("a set that is in use was forgotten")
+	}
+}
+
+// Of a thousand users with ten of a thousand namespaces each, who all have an open watch, the server is asked about
+// those alone, once for each of the two views, and about nobody else when a binding of one of them changes.
+func TestThousandUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all []string
-		for i := range 40 {
-			all = append(all, fmt.Sprint("namespace-", i))
-		}
-		w := newWorld(t, all...)
-		const users = 2000
-		used := func() int64 {
-			runtime.GC()
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			return int64(m.HeapAlloc)
-		}
+		const users, bound = 1000, 10
+		w := newWorld(t, numbered(1000)...)
 		for i := range users {
-			for j := range 3 {
-				w.bind(fmt.Sprint("user-", i), all[(i+j)%40], true)
+			for j := range bound {
+				w.bind(fmt.Sprint("user-", i), fmt.Sprintf("n%03d", (i+100*j)%1000), true)
 			}
 		}
-		w.asked = make(map[string]int, 10*users)
-		before := used()
+		time.Sleep(time.Minute)
 		for i := range users {
-			w.of(subject(fmt.Sprint("user-", i)))
+			s := subject(fmt.Sprint("user-", i))
+			s.Verb = "watch"
+			r, err := w.views.Read(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.End()
+			if _, err := r.Decide(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if has, of := r.Count(); has != bound || of != 1000 {
+				t.Fatalf("user %d has %d of %d namespaces", i, has, of)
+			}
+			if err := r.Open(w.newest); err != nil {
+				t.Fatal(err)
+			}
 		}
-		clear(w.asked)
-		bytes := (used() - before) / users
-		t.Logf("%d bytes a view", bytes)
-		if bytes > 4<<10 {
-			t.Errorf("%d bytes a view", bytes)
+		questions := func() (n int, others string) {
+			synctest.Wait()
+			w.set(func() {
+				for about, times := range w.asked {
+					if n += times; !strings.HasPrefix(about, "user-7/") {
+						others = about
+					}
+				}
+				clear(w.asked)
+			})
+			return n, others
 		}
-		runtime.KeepAlive(w)
+		if n, _ := questions(); n != users*2*(bound+1) {
+			t.Errorf("%d questions about %d users", n, users)
+		}
+		time.Sleep(30 * time.Second)
+		if n, _ := questions(); n > 0 {
+			t.Errorf("%d questions although nothing has changed", n)
+		}
+		w.bind("user-7", "n008", true)
+		time.Sleep(15 * time.Second)
+		if n, others := questions(); others != "" || n < 2*(bound+2) || n > 2*8*(bound+2) {
+			t.Errorf("%d questions after a change of one binding, also about %q", n, others)
+		}
+	})
+}
+
+// Beside authorizers that are not known, the server is asked about each of a thousand namespaces once for each of many
+// users, with few questions in flight.
+func TestThousandNamespacesBeyondRoles(t *testing.T) {
+	users := 1000
+	if testing.Short() {
+		users = 20
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 1000)
+		w.takes = time.Millisecond
+		var deciding sync.WaitGroup
+		for i := range users {
+			deciding.Go(func() { w.of(subject(fmt.Sprint("user-", i))) })
+		}
+		deciding.Wait()
+		n := 0
+		w.set(func() {
+			for _, times := range w.asked {
+				n += times
+			}
+		})
+		if most := w.most.Load(); n != users*1001 || most > int64(users+moreAskers) {
+			t.Errorf("%d questions about %d users, %d at a time", n, users, most)
+		}
 	})
 }
 
