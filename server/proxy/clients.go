@@ -31,9 +31,11 @@ type ClientStatus struct {
 	Requests  uint64 `json:"requests"`
 	Forwarded uint64 `json:"forwarded"` // of them
 	// Why has the number of forwarded requests by the reason to forward them.
-	Why   map[string]uint64 `json:"why,omitempty"`
-	Open  int64             `json:"open"`  // requests that are being answered, watches mostly
-	Bytes int64             `json:"bytes"` // of response bodies and upgraded connections, before the encryption
+	Why map[string]uint64 `json:"why,omitempty"`
+	// Advice has the number of those from memory that could be answered at less cost, by what the client could change.
+	Advice map[string]uint64 `json:"advice,omitempty"`
+	Open   int64             `json:"open"`  // requests that are being answered, watches mostly
+	Bytes  int64             `json:"bytes"` // of response bodies and upgraded connections, before the encryption
 	// Recent are those of the last quarter of an hour that memory has answered or that were forwarded, oldest first.
 	Recent []RecentReads `json:"recent,omitempty"`
 	memory uint64        // requests that memory has answered
@@ -46,6 +48,7 @@ type clientUse struct {
 
 	mu        sync.Mutex
 	forwarded map[reason]uint64
+	advised   map[advice]uint64
 }
 
 func (c *clientUse) forward(why reason) {
@@ -54,14 +57,25 @@ func (c *clientUse) forward(why reason) {
 	c.forwarded[why]++
 }
 
+func (c *clientUse) advise(all []advice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range all {
+		c.advised[a]++
+	}
+}
+
 func (c *clientUse) status(name string) ClientStatus {
-	s := ClientStatus{UserAgent: name, Why: map[string]uint64{}, Requests: c.requests.Load(), Open: c.open.Load(),
-		Bytes: c.bytes.Load(), memory: c.memory.Load()}
+	s := ClientStatus{UserAgent: name, Why: map[string]uint64{}, Advice: map[string]uint64{}, Requests: c.requests.Load(),
+		Open: c.open.Load(), Bytes: c.bytes.Load(), memory: c.memory.Load()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for why, n := range c.forwarded {
 		s.Why[string(why)] = n
 		s.Forwarded += n
+	}
+	for what, n := range c.advised {
+		s.Advice[string(what)] = n
 	}
 	return s
 }
@@ -89,7 +103,9 @@ func (c *clients) of(q *http.Request, authenticated bool) *clientUse {
 		name = otherClients
 	}
 	if c.all[name] == nil {
-		c.all[strings.Clone(name)] = &clientUse{forwarded: map[reason]uint64{}} // the header may be a megabyte
+		c.all[strings.Clone(name)] = &clientUse{ // the header may be a megabyte
+			forwarded: map[reason]uint64{}, advised: map[advice]uint64{},
+		}
 	}
 	return c.all[name]
 }

@@ -173,6 +173,7 @@
 //	cost.go             how many objects memory looks at for a read
 //	activity.go         the use of a resource
 //	clients.go          the use by a client
+//	advice.go           what it could change
 //	savings.go          who answers reads of a resource
 //	graph.go            the same of the last quarter of an hour
 //	audit.go            what is recorded of all that

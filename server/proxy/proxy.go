@@ -361,6 +361,7 @@ type answer struct {
 	note     string            // a warning for the client; it may be empty
 	left     func()            // the cache is no longer used
 	cost     apistorage.Stats
+	advice   []advice
 	// still reports whether the server allows the request as before. It is nil if something else follows that.
 	still func(context.Context) bool
 }
@@ -387,6 +388,7 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, q *http.Reque
 	if info.Verb != "get" {
 		a.cost = a.costOf(q, info)
 	}
+	a.advice = p.advice(q, info, a.follower)
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
 	asked := time.Now()
 	p.gate.Serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

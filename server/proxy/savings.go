@@ -189,6 +189,9 @@ func countsAnswers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if counted := countedOf(q); counted != nil {
 			counted.client.memory.Add(1)
+			if a, ok := q.Context().Value(answerKey{}).(answer); ok {
+				counted.client.advise(a.advice)
+			}
 			counted.read.fromMemory()
 		}
 		next.ServeHTTP(w, q)

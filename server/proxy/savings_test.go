@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -242,6 +243,45 @@ func TestSavingsAreBounded(t *testing.T) {
 			t.Errorf("of %d rows: %+v, %+v, %d", len(rows), memory, forwarded, small)
 		}
 	}
+}
+
+// A client that lists the newest state, and one that reads as JSON what is in memory as protobuf, too, are advised.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	r := newCrowdRig(t, func(*Config) {})
+	r.proxy.small = 0
+	r.write("a", "x")
+	const list = "/api/v1/namespaces/default/configmaps"
+	advised := func(path, accept, want string) {
+		t.Helper()
+		await.State(t, path+" is advised", func() (bool, string) {
+			r.fetch(path, accept)
+			s := r.proxy.Status()
+			got := s.Clients[0].Advice
+			for what := range got {
+				if s.Reasons[what] == "" {
+					t.Errorf("%s is not explained", what)
+				}
+			}
+			return slices.Equal(slices.Sorted(maps.Keys(got)), strings.Fields(want)), fmt.Sprint(got)
+		})
+	}
+	await.State(t, "memory answers", func() (bool, string) {
+		r.fetch(list+"?resourceVersion=0", asJSON)
+		got := r.proxy.readsOf("configmaps")
+		return got.Memory.Lists > 0, fmt.Sprint(got)
+	})
+	if got := r.proxy.Status().Clients[0].Advice; len(got) > 0 {
+		t.Errorf("a list of any state in the only encoding is advised: %v", got)
+	}
+	advised(list, asJSON, "newest")
+	await.State(t, "memory has protobuf, too", func() (bool, string) {
+		before := r.proxy.readsOf("configmaps").Memory.Lists
+		r.fetch(list+"?resourceVersion=0", "application/vnd.kubernetes.protobuf")
+		after := r.proxy.readsOf("configmaps").Memory.Lists
+		return after > before, fmt.Sprint(after)
+	})
+	advised(list+"?resourceVersion=0", asJSON, "json newest")
 }
 
 // A request that is no read is not counted, and neither is a read that the proxy itself refuses.

@@ -22,7 +22,7 @@ type Status struct {
 	Reads []ReadsStatus `json:"reads"`
 	// Recent are the reads of the last quarter of an hour, oldest first.
 	Recent []RecentReads `json:"recent,omitempty"`
-	// Reasons says for people what the reasons to forward requests mean that Reads and Clients have.
+	// Reasons says for people what the reasons to forward requests mean that Reads and Clients have, and the advice.
 	Reasons   map[string]string `json:"reasons"`
 	Resources []ResourceStatus  `json:"resources"`
 	// Unfollowed are the resources that Config.Cached names and that cannot be followed.
@@ -94,6 +94,9 @@ func (p *Proxy) Status() Status {
 		c := &s.Clients[i]
 		c.Recent = p.recent.status(c.readsOf())
 		s.explain(c.Why)
+		for what := range c.Advice {
+			s.Reasons[what] = advised[advice(what)]
+		}
 	}
 	if since := p.failingSince(); !since.IsZero() {
 		s.Server.Failing = &since

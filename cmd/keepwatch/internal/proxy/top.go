@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -182,10 +184,16 @@ func printTop(out io.Writer, s proxy.Status) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name(), r.Version, r.Of("list"), r.Of("watch"), r.Of("get"),
 			r.Sent(), proxy.Bars(r.Recent), proxy.Counts(r.Why))
 	}
-	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tOPEN\t15 MIN\tFORWARDED")
+	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tOPEN\t15 MIN\tFORWARDED\tADVICE")
 	for _, c := range s.Clients {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Open,
-			proxy.Bars(c.Recent), proxy.Counts(c.Why))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", printable(c.UserAgent), proxy.Size(c.Bytes), c.Requests, c.Open,
+			proxy.Bars(c.Recent), proxy.Counts(c.Why), proxy.Counts(c.Advice))
+	}
+	if len(s.Reasons) > 0 {
+		fmt.Fprintln(t, "\nREASON\tWHAT IT MEANS")
+	}
+	for _, why := range slices.Sorted(maps.Keys(s.Reasons)) {
+		fmt.Fprintf(t, "%s\t%s\n", printable(why), printable(s.Reasons[why]))
 	}
 	return t.Flush()
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/keepwatch/keepwatch/server/proxy"
@@ -41,6 +42,19 @@ func TestRelists(t *testing.T) {
 	} {
 		if got := (proxy.ResourceStatus{Lists: lists}).Relisted(); got != want {
 			t.Errorf("%q instead of %q", got, want)
+		}
+	}
+}
+
+// Below the clients is what the reasons mean for which requests were forwarded.
+func TestReasons(t *testing.T) {
+	for want, reasons := range map[string]map[string]string{
+		"\nREASON     WHAT IT MEANS\nencoding   a Table\nrequest    a write?\n": {"request": "a write\n", "encoding": "a Table"},
+		"\nCLIENT   RECEIVED   REQUESTS   OPEN   15 MIN   FORWARDED   ADVICE\n": nil,
+	} {
+		var out strings.Builder
+		if err := printTop(&out, proxy.Status{Reasons: reasons}); err != nil || !strings.HasSuffix(out.String(), want) {
+			t.Errorf("%v, and the table does not end with %q:\n%s", err, want, &out)
 		}
 	}
 }
