@@ -506,7 +506,7 @@ var rules = map[string]rule{
 		ours: []string{"", "source/history", "stream/sink", "server/controlplane/builtin", "server/controlplane/columns",
 			"server/customcolumns", "server/past/...", "server/readpath", "server/servemetrics", "server/watchcache", "store"},
 		others: []string{
-			"github.com/go-json-experiment/json/jsontext$",
+			"github.com/go-json-experiment/json/jsontext$", "github.com/gorilla/websocket$",
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/api/authentication/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/apis/audit/v1$", "k8s.io/apiserver/pkg/authentication/", "k8s.io/apiserver/pkg/authorization/",
 			"k8s.io/apiserver/pkg/endpoints/",

@@ -60,7 +60,7 @@
 //	audit.go     the log of requests
 //	metrics.go   metrics, and the refusals at a bound
 //	discovery.go  groups, versions, resources      openapi.go   their schemas, by package schemas
-//	refuse.go    what is not answered, and why
+//	refuse.go    what is not answered, and why    socket.go     watches by WebSockets
 //	page.go      the page, and who may see it     drawing.go   its timeline as a picture
 //	change.go    its difference of a change       list.go      its list of a moment
 //	named.go     its links from Events to the objects that they name

@@ -282,7 +282,7 @@ func namedIn(q *http.Request, info *request.RequestInfo) (n named, err error) {
 
 // simplify removes from a request what asks for the form of the answer, and is no part of what is answered: pretty
 // printing, and Tables with more than metadata.
-func simplify(q *http.Request, _ schema.GroupVersionResource) {
+func simplify(q *http.Request) {
 	query := q.URL.Query()
 	query.Set("pretty", "false") // curl asks for it by its name
 	if include := query.Get("includeObject"); include != "" {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/source/history"
@@ -123,6 +125,91 @@ func TestReplayOverAGap(t *testing.T) {
 		if text := strings.Join(got, ", "); text != want {
 			t.Errorf("%s, %q: %s, want %s", w.reason, w.query, text, want)
 		}
+	}
+}
+
+// A client that watches by a WebSocket, as fabric8's does, receives each event as a message, and what it asks to see
+// whether the connection lives is answered. A watch that is refused is answered by HTTP.
+func TestWebSockets(t *testing.T) {
+	t.Parallel()
+	c := newChurn()
+	c.put("a", 12, 1)
+	c.put("b", 13, 2)
+	*c.cursor = 20
+	s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s)()
+	server := httptest.NewServer(s)
+	defer server.Close()
+	dial := func(query string) (*websocket.Conn, *http.Response, error) {
+		return websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(server.URL, "http")+
+			"/at/revision/11/speed/0/api/v1/secrets?watch=1&"+query, http.Header{"Authorization": {"Bearer x"}})
+	}
+	conn, response, err := dial("resourceVersion=11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if moment := response.Header.Get(momentHeader); !strings.HasPrefix(moment, "revision=11,") {
+		t.Errorf("the moment is %q", moment)
+	}
+	for _, want := range []string{"a", "b"} {
+		var event struct {
+			Type   string
+			Object struct{ Metadata struct{ Name string } }
+		}
+		if err := conn.ReadJSON(&event); err != nil || event.Type != "ADDED" || event.Object.Metadata.Name != want {
+			t.Fatalf("%+v, %v", event, err)
+		}
+	}
+	alive := make(chan string, 1)
+	conn.SetPongHandler(func(text string) error {
+		alive <- text
+		return nil
+	})
+	if err := conn.WriteControl(websocket.PingMessage, []byte("?"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := conn.ReadMessage()
+		ended <- err
+	}()
+	if text := await.Receive(t, "an answer to a ping", alive); text != "?" {
+		t.Errorf("the answer to a ping is %q", text)
+	}
+	open := func() int {
+		s.caches.mu.Lock()
+		defer s.caches.mu.Unlock()
+		return s.caches.replays
+	}
+	if n := open(); n != 1 {
+		t.Errorf("%d replays are open", n)
+	}
+	if err := conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""),
+		time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := await.Receive(t, "the end of the connection", ended); !websocket.IsCloseError(err,
+		websocket.CloseNormalClosure) {
+		t.Errorf("the connection ends with %v", err)
+	}
+	await.True(t, "the replay is closed", func() bool { return open() == 0 })
+	conn, _, err = dial("resourceVersion=11&timeoutSeconds=1") // the server ends it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for err == nil {
+		_, _, err = conn.ReadMessage()
+	}
+	if !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+		t.Errorf("the watch ends with %v", err)
+	}
+	if _, response, err = dial("resourceVersion=11&labelSelector=,,"); err == nil || response.StatusCode != 400 {
+		t.Errorf("a bad selector: %+v, %v", response, err)
 	}
 }
 

@@ -261,7 +261,7 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 		defer func() { cancel(); <-followed }()
 		q = q.WithContext(ctx)
 	}
-	simplify(q, found.resource)
+	simplify(q)
 	if err := checkSelector(q, found.format); err != nil {
 		writeStatus(w, err)
 		return
@@ -272,7 +272,12 @@ func (s *Server) serveRead(w http.ResponseWriter, q *http.Request, info *request
 		return
 	}
 	defer release()
-	w.Header().Set("Keepwatch-Moment", found.header())
+	w.Header().Set(momentHeader, found.header())
+	if found.watch {
+		var end func()
+		w, q, end = withSocket(w, q)
+		defer end()
+	}
 	ctx := context.WithValue(q.Context(), readKey{}, &read{reader, found.warning})
 	if found.watch {
 		w = &startingWriter{ResponseWriter: w, started: sync.OnceFunc(func() { close(found.started) })}
@@ -292,6 +297,9 @@ func (s *Server) late(ctx context.Context, err error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf("the history was not read within %v: try again", s.requestTimeout),
 		retrySeconds)
 }
+
+// momentHeader names the moment of an answer.
+const momentHeader = "Keepwatch-Moment"
 
 // startingWriter calls started when the response begins: the watch then has its place in the cache.
 type startingWriter struct {

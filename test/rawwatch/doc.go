@@ -11,4 +11,6 @@
 // Watchers only watch: from the revision before the first write, and after each end from
 // the last one that they received. They never list, so a revision whose history the server
 // does not have any more is a failure. Some of those of StartBehind begin with a streaming list.
+//
+// What something records of a trial, and shows later, is judged with Record, End and Replay.
 package rawwatch

@@ -1,6 +1,7 @@
 package rawwatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,12 +43,15 @@ type Trial struct {
 	t      *testing.T
 	config *rest.Config
 	fronts []*rest.Config // where watchers watch
+	lists  string         // where they list; empty: where they watch
 	etcd   *clientv3.Client
 	churns []*churn
 
 	watchers  []*watcher
 	histories map[string]*history.Reader // by kind
 	start     keepwatch.Revision
+	seed      uint64
+	last      map[string][]*history.Object // by kind: what each view ends with
 
 	stopWriters, stopWatchers func()
 }
@@ -69,6 +73,12 @@ func StartBehind(t *testing.T, config *rest.Config, etcd *clientv3.Client, front
 	return start(t, config, etcd, fronts, watchers, moreViews, ready)
 }
 
+// Record starts a trial whose writers write to what something records. Its watchers are those of [Trial.Replay].
+func Record(t *testing.T, config *rest.Config, etcd *clientv3.Client, ready func()) *Trial {
+	t.Helper()
+	return start(t, config, etcd, nil, 0, nil, ready)
+}
+
 func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, views []view,
 	ready func()) *Trial {
 	t.Helper()
@@ -85,12 +95,13 @@ func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*r
 	trial.start = trial.newest()
 	seed := rand.Uint64()
 	t.Logf("seed of the writers and the views %d; watchers begin at %d", seed, trial.start)
-	views = slices.Clone(views)
-	rand.New(rand.NewPCG(seed, writers)).Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] })
 	for _, r := range resources {
 		trial.histories[r.kind] = &history.Reader{Prefix: r.prefix}
 	}
-	trial.watch(watchers, views)
+	trial.seed = seed
+	if watchers > 0 {
+		trial.watch(watchers, views)
+	}
 	trial.write(seed)
 	return trial
 }
@@ -123,9 +134,11 @@ func (t *Trial) newest() keepwatch.Revision {
 	return keepwatch.Revision(answer.Header.Revision)
 }
 
-// watch starts the watchers, every other one over HTTP/1.1.
+// watch starts the watchers of views in a random order, every other one over HTTP/1.1.
 func (t *Trial) watch(watchers int, views []view) {
 	t.t.Helper()
+	views = slices.Clone(views)
+	rand.New(rand.NewPCG(t.seed, writers)).Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] })
 	ctx, cancel := context.WithCancelCause(t.t.Context())
 	var running sync.WaitGroup
 	t.stopWatchers = sync.OnceFunc(func() {
@@ -143,7 +156,7 @@ func (t *Trial) watch(watchers int, views []view) {
 		t.t.Cleanup(client.CloseIdleConnections)
 	}
 	for i := range watchers {
-		w := &watcher{view: views[i%len(views)], client: clients[i%len(clients)], cursor: t.start}
+		w := &watcher{view: views[i%len(views)], client: clients[i%len(clients)], cursor: t.start, lists: t.lists}
 		for k := range t.fronts {
 			w.hosts = append(w.hosts, t.fronts[(i+k)%len(t.fronts)].Host)
 		}
@@ -218,6 +231,21 @@ func (t *Trial) RecordRevision() (newest int64) {
 	return int64(now)
 }
 
+// Start is the revision before the first write.
+func (t *Trial) Start() keepwatch.Revision { return t.start }
+
+// ConfigMaps returns the writes of a namespace's ConfigMaps so far.
+func (t *Trial) ConfigMaps(namespace string) (all []check.Write) {
+	t.t.Helper()
+	t.RecordRevision()
+	for _, w := range t.histories[configMaps.kind].Writes {
+		if w.Key.Namespace == namespace {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
 func (t *Trial) until(what string, done func() (bool, error)) {
 	t.t.Helper()
 	ctx, cancel := context.WithTimeout(t.t.Context(), await.Deadline)
@@ -244,17 +272,38 @@ func (t *Trial) until(what string, done func() (bool, error)) {
 // all transcripts.
 func (t *Trial) Judge() {
 	t.t.Helper()
+	t.End()
+	t.judgeWatchers()
+}
+
+// End stops the writes, and writes the last ones.
+func (t *Trial) End() {
+	t.t.Helper()
 	t.stopWriters()
-	last := map[string][]*history.Object{}
+	t.last = map[string][]*history.Object{}
 	for _, r := range resources {
 		for _, namespace := range namespaces {
-			last[r.kind] = append(last[r.kind], t.final(r, namespace))
+			t.last[r.kind] = append(t.last[r.kind], t.final(r, namespace))
 		}
 	}
+}
+
+// Replay judges what was recorded of a trial that has ended: watchers of the views that JSON has begin at a revision,
+// at servers that continue there. They list at another address.
+func (t *Trial) Replay(from keepwatch.Revision, watchers int, fronts []*rest.Config, lists *rest.Config) {
+	t.t.Helper()
+	t.start, t.fronts, t.lists, t.watchers = from, fronts, lists.Host, nil
+	t.watch(watchers, replayedViews)
+	t.judgeWatchers()
+}
+
+// judgeWatchers waits until every watcher has received the last writes, and judges all transcripts.
+func (t *Trial) judgeWatchers() {
+	t.t.Helper()
 	calm := check.Calm{At: time.Now(), Within: await.Deadline}
 	for _, w := range t.watchers {
 		goal, match := keepwatch.Revision(0), w.filter()
-		for _, o := range last[w.kind] {
+		for _, o := range t.last[w.kind] {
 			if match(o) {
 				goal = max(goal, o.Revision())
 			}
@@ -301,8 +350,8 @@ func (t *Trial) final(r resource, namespace string) (o *history.Object) {
 
 // list is the view as a LIST shows it.
 func (w *watcher) list(ctx context.Context) (check.Shown, error) {
-	response, err := w.get(ctx, w.url(nil), strings.Replace(w.unencoded().accept(), "PartialObjectMetadata",
-		"PartialObjectMetadataList", 1))
+	response, err := w.get(ctx, cmp.Or(w.lists, w.host()), w.url(nil), strings.Replace(w.unencoded().accept(),
+		"PartialObjectMetadata", "PartialObjectMetadataList", 1))
 	if err != nil {
 		return check.Shown{}, err
 	}

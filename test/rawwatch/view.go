@@ -43,6 +43,7 @@ type view struct {
 	initial   bool // begins with the state, by a streaming list
 	quiet     bool // without bookmarks
 	field     bool // the namespace is a field selector, not in the path
+	brief     bool // a watch ends after two seconds, and the next one continues
 }
 
 // views are the ways to look at a resource, in each encoding that it has.
@@ -78,6 +79,18 @@ var moreViews = func() []view {
 	return all
 }()
 
+// replayedViews are those of moreViews that are JSON, and the same with brief watches.
+var replayedViews = func() (all []view) {
+	for _, v := range moreViews {
+		if !v.protobuf {
+			brief := v
+			brief.brief = true
+			all = append(all, v, brief)
+		}
+	}
+	return all
+}()
+
 // String is the view as the API's path.
 func (v view) String() string {
 	text := v.url(nil)
@@ -85,7 +98,7 @@ func (v view) String() string {
 		is   bool
 		text string
 	}{{v.protobuf, " as protobuf"}, {v.metadata, ", metadata alone"}, {v.initial, ", with a streaming list"},
-		{v.quiet, ", without bookmarks"}} {
+		{v.quiet, ", without bookmarks"}, {v.brief, ", in brief watches"}} {
 		if part.is {
 			text += part.text
 		}

@@ -26,6 +26,7 @@ const pause = 20 * time.Millisecond
 type watcher struct {
 	view
 	hosts  []string // of which each connection takes the next
+	lists  string   // where it lists, unless it is empty
 	client *http.Client
 
 	mu      sync.Mutex
@@ -101,7 +102,7 @@ func (w *watcher) watch(ctx context.Context) error {
 // open opens a watch from the cursor.
 func (w *watcher) open(ctx context.Context) (*http.Response, error) {
 	path := w.url(w.parameters())
-	response, err := w.get(ctx, path, w.accept())
+	response, err := w.get(ctx, w.host(), path, w.accept())
 	if err != nil {
 		return nil, keepwatch.Failed(keepwatch.Unreachable, "%w", err)
 	}
@@ -125,6 +126,9 @@ func (w *watcher) parameters() url.Values {
 	if !w.quiet {
 		p.Set("allowWatchBookmarks", "true")
 	}
+	if w.brief {
+		p.Set("timeoutSeconds", "2")
+	}
 	if w.state = nil; w.initial && w.cursor == 0 {
 		w.state = map[keepwatch.Key]keepwatch.Object{}
 		p.Set("allowWatchBookmarks", "true")
@@ -136,11 +140,15 @@ func (w *watcher) parameters() url.Values {
 	return p
 }
 
-func (w *watcher) get(ctx context.Context, path, accept string) (*http.Response, error) {
+// host is that of the next connection.
+func (w *watcher) host() string {
 	w.mu.Lock()
-	host := w.hosts[w.opened%len(w.hosts)]
+	defer w.mu.Unlock()
 	w.opened++
-	w.mu.Unlock()
+	return w.hosts[(w.opened-1)%len(w.hosts)]
+}
+
+func (w *watcher) get(ctx context.Context, host, path, accept string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, host+path, nil)
 	if err != nil {
 		return nil, err

@@ -20,15 +20,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 var (
-	seed  = flag.Uint64("past.seed", 0, "the seed of a run that printed it; 0 draws one")
-	lists = flag.Int("past.lists", 0, "how many lists are recorded; 0 is 120 with -short, and 1000 without")
+	seed    = flag.Uint64("past.seed", 0, "the seed of a run that printed it; 0 draws one")
+	lists   = flag.Int("past.lists", 0, "how many lists are recorded; 0 is 120 with -short, and 1000 without")
+	changes = flag.Int("past.changes", 0, "how many writes are replayed; 0 is 800 with -short, and 20000 without")
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
@@ -117,14 +117,14 @@ func TestPast(t *testing.T) {
 		code, _ := r.send(http.MethodGet, kinds[4].path, "", asJSON)
 		return code == http.StatusOK
 	})
-	r.startSync()
+	r.startSync("synced at", allTypes())
 	var all []recorded
 	for len(all) < count*2/3 {
 		r.change()
 		all = append(all, r.record())
 		if r.random.IntN(40) == 0 { // a crash without a loss
 			r.sync.Kill()
-			r.startSync()
+			r.startSync("synced at", allTypes())
 		}
 		if len(all) == count/3 {
 			r.must(http.MethodPatch, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.past.example", `{"spec":`+
@@ -145,7 +145,7 @@ func TestPast(t *testing.T) {
 		t.Fatal(err)
 	}
 	gapEnd := len(all)
-	r.startSync()
+	r.startSync("synced at", allTypes())
 	for len(all) < count {
 		r.change()
 		all = append(all, r.record())
@@ -261,13 +261,19 @@ func (r *rig) start(want string, args ...string) *peer.Process {
 	return p
 }
 
-func (r *rig) startSync() {
-	r.Helper()
+// allTypes are those that change, and their definitions.
+func allTypes() string {
 	types := "customresourcedefinitions.apiextensions.k8s.io"
 	for _, k := range kinds {
 		types += "," + k.resource
 	}
-	r.sync = r.start("synced at", "sync", types, "-A", "--to", r.database(), "--kubeconfig", r.server.Kubeconfig(),
+	return types
+}
+
+// startSync starts the sync, and waits until it prints a text.
+func (r *rig) startSync(want, types string) {
+	r.Helper()
+	r.sync = r.start(want, "sync", types, "-A", "--to", r.database(), "--kubeconfig", r.server.Kubeconfig(),
 		"--cache-dir", r.dir)
 }
 
@@ -280,14 +286,7 @@ var token = regexp.MustCompile(`"continue":"[^"]+"`)
 
 // judge compares each list with what the history answers.
 func (r *rig) judge(all []recorded, gap, gapEnd int) {
-	kubeconfig := filepath.Join(r.dir, "past.kubeconfig")
-	r.start("at/MOMENT", "serve", "--history", r.database(), "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		r.Fatal(err)
-	}
-	config.Host = strings.TrimSuffix(config.Host, "/now")
-	client, err := rest.UnversionedRESTClientFor(raw(config))
+	client, err := rest.UnversionedRESTClientFor(raw(r.serveHistory()))
 	if err != nil {
 		r.Fatal(err)
 	}
