@@ -275,8 +275,8 @@ bin/python/installed: test/matrix/clients/python/requirements.txt
 
 JAVA = test/matrix/clients/java
 FABRIC8 = 4.2.0 4.13.3 7.9.0
-java: $(FABRIC8:%=bin/java/%/classes) bin/java/4.13.3/watch bin/java/official/classes bin/java/7.9.0/widgets
-bin/java/official/lib: $(JAVA)/official/pom.xml
+java: $(FABRIC8:%=bin/java/%/classes) bin/java/4.13.3/watch bin/java/official/classes bin/java/7.9.0/widgets bin/java/josdk/widgets
+bin/java/official/lib bin/java/josdk/lib: bin/java/%/lib: $(JAVA)/%/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
 	touch $@
 bin/java/official/classes: bin/java/official/lib $(JAVA)/Line.java $(JAVA)/official/Follow.java
@@ -292,9 +292,9 @@ bin/java/%/classes: bin/java/%/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)
 bin/java/4.13.3/watch: bin/java/4.13.3/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)/4.2.0/Follow.java
 	javac -nowarn -Xlint:-options -cp "$</*" -d $@ $(filter %.java,$^)
 	touch $@
-# The operator that test/judged judges.
-bin/java/7.9.0/widgets: bin/java/7.9.0/lib $(JAVA)/7.9.0/Widgets.java
-	javac -nowarn -cp "$</*" -d $@ $(filter %.java,$^)
+# The operators that test/judged judges. The SDK has a processor of annotations, which they do not need.
+bin/java/7.9.0/widgets bin/java/josdk/widgets: bin/java/%/widgets: bin/java/%/lib $(JAVA)/Children.java $(JAVA)/%/Widgets.java
+	javac -nowarn -proc:none -cp "$</*" -d $@ $(filter %.java,$^)
 	touch $@
 .PRECIOUS: bin/java/%/lib
 

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -26,20 +25,6 @@ import (
 )
 
 const root = "../.."
-
-// asOperator makes the test's program be the operator with webhooks.
-const asOperator = "KEEPWATCH_JUDGED_OPERATOR"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asOperator) != "" {
-		if err := runGuarded(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	peer.Main(m)
-}
 
 // runGuarded runs an operator of Widgets with controller-runtime and its webhooks, as kubebuilder makes them. A Widget
 // gets a label and a ConfigMap with its size, and its size is bounded.
@@ -119,11 +104,7 @@ func (g guarded) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, er
 // An operator's webhooks are called at the port that the judge gives it, also by the steps that are performed while
 // the operator was killed.
 func TestWebhooks(t *testing.T) {
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(asOperator, "yes")
+	t.Setenv(asOperator, "webhooks")
 	judge := func(workload string, flags ...string) (report string, code int) {
 		t.Helper()
 		args := append([]string{

@@ -7,13 +7,15 @@ import { randomBytes } from 'node:crypto';
 import { CoreV1Api, CustomObjectsApi, KubeConfig, makeInformer } from '@kubernetes/client-node';
 
 const bug = process.argv[2] === '--bug' ? process.argv[3] : '';
-const bugs = ['', 'generate-name', 'stale-cache', 'finalizer', 'status-first', 'hot-loop', 'event-only', 'fight', 'intermediate', 'password', 'put', 'right'];
+const bugs = ['', 'generate-name', 'stale-cache', 'finalizer', 'status-first', 'hot-loop', 'event-only', 'fight', 'intermediate', 'password', 'put', 'right',
+  'stale-list', 'cross-namespace', 'default'];
 if (!bugs.includes(bug)) {
   console.error(`--bug ${bug}: want one of ${bugs.join(' ')}`);
   process.exit(2);
 }
 
 const namespace = 'default';
+const logs = bug === 'cross-namespace' ? 'logs' : namespace; // of the ConfigMap without an owner
 const finalizer = 'example.com/log';
 const config = new KubeConfig();
 config.loadFromDefault();
@@ -79,15 +81,35 @@ async function configMap(w) {
 
 async function log(w) {
   const name = `${w.metadata.name}-log`;
-  if (!(await unless([404], core.readNamespacedConfigMap({ name, namespace })))) {
-    await core.createNamespacedConfigMap({ namespace, body: { metadata: { name, labels: { widget: w.metadata.name } } } });
+  if (!(await unless([404], core.readNamespacedConfigMap({ name, namespace: logs })))) {
+    const metadata = { name, labels: { widget: w.metadata.name } };
+    await core.createNamespacedConfigMap({ namespace: logs, body: { metadata } });
+  }
+}
+
+const deleteLog = (widget) => unless([404], core.deleteNamespacedConfigMap({ name: `${widget}-log`, namespace: logs }));
+
+// sweep deletes the logs of Widgets that it does not see. What is read at resourceVersion 0 may be old.
+async function sweep() {
+  const seen = (await custom.listNamespacedCustomObject({ ...widgets, resourceVersion: '0' })).items.map((w) => w.metadata.name);
+  for (const o of (await core.listNamespacedConfigMap({ namespace, labelSelector: 'widget' })).items) {
+    const { widget } = o.metadata.labels;
+    if (o.metadata.name === `${widget}-log` && !seen.includes(widget)) await deleteLog(widget);
   }
 }
 
 async function secret(w, password) {
   const { name } = w.metadata;
   const have = own(w, await unless([404], core.readNamespacedSecret({ name, namespace })));
-  return have ?? core.createNamespacedSecret({ namespace, body: owned(w, name, { data: { password } }) });
+  const want = owned(w, name, { data: { password } });
+  if (!have) return core.createNamespacedSecret({ namespace, body: want });
+  if (bug === 'default' && have.type !== want.type) { // the server has set it
+    want.data = have.data;
+    want.metadata.resourceVersion = have.metadata.resourceVersion;
+    await core.replaceNamespacedSecret({ name, namespace, body: want });
+    throw new Error('look again');
+  }
+  return have;
 }
 
 async function status(w, changes) {
@@ -102,11 +124,12 @@ const setFinalizers = (w, finalizers) => custom.replaceNamespacedCustomObject({
 
 async function reconcile(name) {
   let w = await unless([404], custom.getNamespacedCustomObject({ ...widgets, name }));
+  if (!w && bug === 'cross-namespace') await deleteLog(name);
   if (!w) return;
   const guarded = w.metadata.finalizers?.includes(finalizer);
   if (w.metadata.deletionTimestamp) {
     if (!guarded) return;
-    const gone = await unless([404], core.deleteNamespacedConfigMap({ name: `${name}-log`, namespace }));
+    const gone = await deleteLog(name);
     if (bug === 'finalizer' && !gone) return;
     await setFinalizers(w, []);
     return;
@@ -120,7 +143,7 @@ async function reconcile(name) {
     again(name, 5);
     return;
   }
-  if (!guarded && bug !== 'event-only' && bug !== 'intermediate') {
+  if (!guarded && !['event-only', 'intermediate', 'cross-namespace'].includes(bug)) {
     await setFinalizers(w, [finalizer]);
     return;
   }
@@ -175,6 +198,7 @@ function follow(path, list, enqueue, events) {
   return informer;
 }
 
+if (bug === 'stale-list') await sweep();
 const enqueue = (name) => { if (name) { queued.add(name); work(); } };
 const ofChild = (o) => enqueue(o.metadata.labels?.widget);
 const all = ['add', 'update', 'delete'];
@@ -183,7 +207,7 @@ const parents = follow('/apis/example.com/v1/namespaces/default/widgets',
   bug === 'intermediate' ? ['add'] : all);
 if (bug === 'event-only') {
   parents.on('delete', (w) => {
-    unless([404], core.deleteNamespacedConfigMap({ name: `${w.metadata.name}-log`, namespace })).catch(console.error);
+    deleteLog(w.metadata.name).catch(console.error);
   });
 }
 if (bug !== 'intermediate') {

@@ -19,9 +19,9 @@ use kube::runtime::WatchStreamExt;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-const BUGS: [&str; 12] = [
+const BUGS: [&str; 15] = [
     "", "generate-name", "stale-cache", "finalizer", "status-first", "hot-loop", "event-only", "fight", "intermediate",
-    "password", "put", "right",
+    "password", "put", "right", "stale-list", "cross-namespace", "default",
 ];
 const FINALIZER: &str = "example.com/log";
 
@@ -29,6 +29,7 @@ const FINALIZER: &str = "example.com/log";
 enum Error {
     Api(kube::Error),
     Earlier,
+    Again,
 }
 
 impl From<kube::Error> for Error {
@@ -42,6 +43,7 @@ impl fmt::Display for Error {
         match self {
             Error::Api(error) => error.fmt(f),
             Error::Earlier => write!(f, "the child of an earlier Widget is still there"),
+            Error::Again => write!(f, "look again"),
         }
     }
 }
@@ -59,6 +61,7 @@ struct Operator {
     bug: String,
     widgets: Api<DynamicObject>,
     maps: Api<DynamicObject>,
+    logs: Api<DynamicObject>, // ConfigMaps in the namespace of those without an owner
     secrets: Api<DynamicObject>,
     cache: Store<DynamicObject>, // of ConfigMaps, for stale-cache
     created: Mutex<HashSet<String>>,
@@ -138,20 +141,37 @@ impl Operator {
 
     async fn log(&self, w: &DynamicObject) -> Result<(), Error> {
         let name = format!("{}-log", w.name_any());
-        if self.maps.get_opt(&name).await?.is_none() {
+        if self.logs.get_opt(&name).await?.is_none() {
             let log = json!({"metadata": {"name": name, "labels": {"widget": w.name_any()}}});
-            self.maps.create(&PostParams::default(), &serde_json::from_value(log).unwrap()).await?;
+            self.logs.create(&PostParams::default(), &serde_json::from_value(log).unwrap()).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the logs of Widgets that it does not see. What is read with match_any may be old.
+    async fn sweep(&self) -> Result<(), Error> {
+        let seen = self.widgets.list(&ListParams::default().match_any()).await?;
+        for map in self.maps.list(&ListParams::default().labels("widget")).await? {
+            let widget = map.labels()["widget"].clone();
+            if map.name_any() == format!("{widget}-log") && !seen.iter().any(|w| w.name_any() == widget) {
+                self.delete_log(&widget).await?;
+            }
         }
         Ok(())
     }
 
     async fn secret(&self, w: &DynamicObject, password: &str) -> Result<Value, Error> {
-        let secret = match own(w, self.secrets.get_opt(&w.name_any()).await?)? {
-            Some(have) => have,
-            None => {
-                let secret = owned(w, &w.name_any(), json!({"data": {"password": password}}));
-                self.secrets.create(&PostParams::default(), &secret).await?
+        let (name, create) = (w.name_any(), PostParams::default());
+        let mut want = owned(w, &name, json!({"data": {"password": password}}));
+        let secret = match own(w, self.secrets.get_opt(&name).await?)? {
+            None => self.secrets.create(&create, &want).await?,
+            Some(have) if self.bug == "default" && have.data["type"] != want.data["type"] => {
+                want.data["data"] = have.data["data"].clone(); // the server has set the type
+                want.metadata.resource_version = have.resource_version();
+                self.secrets.replace(&name, &create, &want).await?;
+                return Err(Error::Again);
             }
+            Some(have) => have,
         };
         Ok(secret.data["data"]["password"].clone())
     }
@@ -173,7 +193,7 @@ impl Operator {
     }
 
     async fn delete_log(&self, name: &str) -> Result<bool, Error> {
-        match self.maps.delete(&format!("{name}-log"), &DeleteParams::default()).await {
+        match self.logs.delete(&format!("{name}-log"), &DeleteParams::default()).await {
             Ok(_) => Ok(true),
             Err(error) if code(&error) == 404 => Ok(false),
             Err(error) => Err(error.into()),
@@ -203,7 +223,7 @@ impl Operator {
             self.status(w, &[("looks", json!(looks + 1))]).await?;
             return Ok(Action::requeue(Duration::from_millis(5)));
         }
-        if !guarded && bug != "event-only" && bug != "intermediate" {
+        if !guarded && !matches!(bug, "event-only" | "intermediate" | "cross-namespace") {
             self.set_finalizers(w, vec![FINALIZER.into()]).await?;
             return done;
         }
@@ -252,6 +272,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let secret = ApiResource::erase::<Secret>(&());
     let widgets: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &widget);
     let maps: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &map);
+    let beside = if bug == "cross-namespace" { "logs" } else { "default" };
+    let logs: Api<DynamicObject> = Api::namespaced_with(client.clone(), beside, &map);
     let secrets: Api<DynamicObject> = Api::namespaced_with(client, "default", &secret);
 
     let writer = reflector::store::Writer::new(map.clone());
@@ -259,11 +281,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         bug: bug.clone(),
         widgets: widgets.clone(),
         maps: maps.clone(),
+        logs,
         secrets: secrets.clone(),
         cache: writer.as_reader(),
         created: Mutex::default(),
         conflict: Mutex::default(),
     });
+    if bug == "stale-list" {
+        operator.sweep().await?;
+    }
     if bug == "stale-cache" {
         // Lists without pages may be old.
         let old = watcher::Config { page_size: None, ..Default::default() }.any_semantic();
@@ -292,7 +318,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         return Ok(());
     }
-    if bug == "event-only" {
+    if matches!(bug.as_str(), "event-only" | "cross-namespace") {
         let (deleted, of) = (operator.clone(), watcher::watcher(widgets.clone(), watcher::Config::default()));
         let events = of.default_backoff().try_for_each(move |event| {
             let deleted = deleted.clone();
