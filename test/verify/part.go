@@ -58,7 +58,7 @@ var parts = []part{
 	{"kubernetes", "suites", "make kubernetes-suites"},
 	{"kubernetes", "speed", "make bench-kubernetes"},
 
-	{"judges", "operators", "cd test && $GOTEST -timeout 3h ./judged -args -judged.seeds 100"},
+	{"judges", "operators", "cd test && $GOTEST -timeout 8h ./judged -args -judged.seeds 100"},
 	{"judges", "operators-go", "$GOTEST -timeout 1h ./server/judge/operators"},
 	{"judges", "operators-kubernetes", "cd test && $GOTEST -timeout 2h ./real/judge"},
 	{"judges", "operators-speed", "make bench-judge"},
