@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +29,12 @@ import (
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/server/testserver"
+)
+
+var (
+	pastRequests = flag.Int("past.requests", 0,
+		"random reads of TestPastAuthority; 0 is 100 with -short, and 2000 without")
+	pastSeed = flag.Uint64("past.seed", 0, "the seed of a run that printed it; 0 draws one")
 )
 
 // authorizedPast is a history of which a cluster decides who may read what.
@@ -98,17 +106,9 @@ func TestPastAuthority(t *testing.T) {
 			"list", "watch"}}},
 	})
 	for _, name := range []string{"all", "one", "none"} {
-		create(t, p.client.CoreV1().ServiceAccounts("kube-system").Create,
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		token, err := p.client.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), name,
-			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.tokens[name] = token.Status.Token
+		p.addUser(name)
 	}
-	namespaces := []string{"left", "right", "gone"}
-	for _, name := range namespaces {
+	for _, name := range []string{"left", "right", "gone", "lost"} {
 		create(t, p.client.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		create(t, p.client.CoreV1().ConfigMaps(name).Create, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}})
 	}
@@ -117,7 +117,7 @@ func TestPastAuthority(t *testing.T) {
 	p.bind("gone", "one")
 	kubeconfig := srv.Kubeconfig()
 	file := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
-	startProcess(t, "sync", "configmaps,services", "-A", "--to", file, "--kubeconfig", kubeconfig).waitStderr(t,
+	startProcess(t, "sync", "configmaps,services,deployments.apps,persistentvolumes", "-A", "--to", file, "--kubeconfig", kubeconfig).waitStderr(t,
 		"synced at")
 	last := create(t, p.client.CoreV1().ConfigMaps("left").Create,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
@@ -152,13 +152,14 @@ func TestPastAuthority(t *testing.T) {
 	if _, code := p.get("one", "/metrics"); code != 403 {
 		t.Errorf("the metrics: %d", code)
 	}
-	p.compare(at, namespaces)
+	watched := p.compare(at, srv.Config())
 	p.page(file, last)
 
 	// The cluster is asked again after some seconds.
 	t.Run("later", func(t *testing.T) {
 		for name, test := range map[string]func(p *authorizedPast, at string, last *corev1.ConfigMap){
 			"another namespace": (*authorizedPast).anotherNamespace, "revoked": (*authorizedPast).revoked,
+			"all revoked": func(p *authorizedPast, _ string, _ *corev1.ConfigMap) { p.revokeAll(watched) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -267,43 +268,223 @@ func (p *authorizedPast) page(file string, first *corev1.ConfigMap) {
 	}
 }
 
-// compare sends random requests of random users. Each is decided as the cluster decides.
-func (p *authorizedPast) compare(at string, namespaces []string) {
-	p.Helper()
-	n := 2000
-	if testing.Short() {
-		n = 100
+// read is a random read.
+type read struct {
+	user       string
+	attributes authorizationv1.ResourceAttributes
+	path       string
+}
+
+// readTypes are the types of random reads, the last one without namespaces.
+var readTypes = []struct{ group, resource, path string }{
+	{"", "configmaps", "/api/v1"}, {"", "services", "/api/v1"}, {"apps", "deployments", "/apis/apps/v1"},
+	{"", "persistentvolumes", "/api/v1"},
+}
+
+func randomRead(random *rand.Rand, users, namespaces []string) read {
+	typ := readTypes[random.IntN(len(readTypes))]
+	q := read{user: users[random.IntN(len(users))], path: typ.path}
+	a := &q.attributes
+	a.Group, a.Version, a.Resource, a.Verb = typ.group, "v1", typ.resource, []string{"get", "list",
+		"watch"}[random.IntN(3)]
+	if typ.resource != "persistentvolumes" && (a.Verb == "get" || random.IntN(4) > 0) {
+		a.Namespace = namespaces[random.IntN(len(namespaces))]
+		q.path += "/namespaces/" + a.Namespace
 	}
-	seed := rand.Uint64()
+	q.path += "/" + typ.resource
+	query := url.Values{}
+	if a.Verb == "get" || random.IntN(3) == 0 {
+		a.Name = []string{"m", "other"}[random.IntN(2)]
+	}
+	switch {
+	case a.Verb == "get":
+		q.path += "/" + a.Name
+	case a.Name != "": // as a read of the object
+		query.Set("fieldSelector", "metadata.name="+a.Name)
+	}
+	if a.Verb == "watch" {
+		query.Set("watch", "true")
+	}
+	q.path += "?" + query.Encode()
+	return q
+}
+
+// grantAtRandom creates users with roles at random.
+func (p *authorizedPast) grantAtRandom(random *rand.Rand, users, namespaces []string) {
+	p.Helper()
+	some := func(all ...string) (chosen []string) {
+		for _, one := range all {
+			if random.IntN(2) == 0 {
+				chosen = append(chosen, one)
+			}
+		}
+		return append(chosen, all[random.IntN(len(all))])
+	}
+	for i, user := range users {
+		p.addUser(user)
+		for k := range 1 + random.IntN(3) {
+			meta := metav1.ObjectMeta{Name: fmt.Sprintf("random-%d-%d", i, k)}
+			rule := rbacv1.PolicyRule{APIGroups: some("", "apps"), Verbs: some("get", "list", "watch"),
+				Resources: some("configmaps", "services", "deployments", "persistentvolumes")}
+			switch random.IntN(6) {
+			case 0:
+				rule.ResourceNames = []string{"m"}
+			case 1:
+				rule.Verbs, rule.Resources = []string{"*"}, []string{"*"}
+			}
+			create(p.T, p.client.RbacV1().ClusterRoles().Create, &rbacv1.ClusterRole{ObjectMeta: meta,
+				Rules: []rbacv1.PolicyRule{rule}})
+			of := rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: meta.Name}
+			subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: user}}
+			if random.IntN(3) == 0 {
+				create(p.T, p.client.RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
+					RoleRef: of, Subjects: subjects})
+				continue
+			}
+			create(p.T, p.client.RbacV1().RoleBindings(namespaces[random.IntN(len(namespaces))]).Create,
+				&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: of, Subjects: subjects})
+		}
+	}
+}
+
+// addUser creates a service account.
+func (p *authorizedPast) addUser(name string) {
+	p.Helper()
+	accounts := p.client.CoreV1().ServiceAccounts("kube-system")
+	create(p.T, accounts.Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	token, err := accounts.CreateToken(p.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.tokens[name] = token.Status.Token
+}
+
+// allows asks the cluster.
+func (p *authorizedPast) allows(q read, namespace string) bool {
+	p.Helper()
+	a := q.attributes
+	a.Namespace = namespace
+	review := create(p.T, p.client.AuthorizationV1().SubjectAccessReviews().Create, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:kube-system:" + q.user, ResourceAttributes: &a,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+		},
+	})
+	return review.Status.Allowed
+}
+
+// compare sends random reads of random users with random rights. Each is decided as the cluster decides, whose
+// answer to the same request is the same; in a namespace that is gone also as for all namespaces. It returns watches
+// that are allowed.
+func (p *authorizedPast) compare(at string, live *rest.Config) (watched []read) {
+	p.Helper()
+	n := *pastRequests
+	if n == 0 {
+		if n = 2000; testing.Short() {
+			n = 100
+		}
+	}
+	seed := *pastSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	p.Logf("-past.requests %d -past.seed %d", n, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
+	namespaces := []string{"left", "right", "lost"}
+	var users []string
+	for i := range 20 {
+		users = append(users, fmt.Sprintf("user-%d", i))
+	}
+	p.grantAtRandom(random, users, namespaces)
+	if err := p.client.CoreV1().Namespaces().Delete(p.Context(), "lost", metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+	await.State(p.T, "the namespace is gone", func() (bool, string) {
+		_, err := p.client.CoreV1().Namespaces().Get(p.Context(), "lost", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(live))
+	if err != nil {
+		p.Fatal(err)
+	}
+	cluster := *p
+	cluster.host, cluster.base = live.Host, transport
+	seen := map[string]int{}
 	for range n {
-		user := []string{"all", "one", "none"}[random.IntN(3)]
-		a := &authorizationv1.ResourceAttributes{Version: "v1", Resource: []string{"configmaps", "services"}[random.IntN(2)],
-			Verb: "list"}
-		path := at + "/api/v1"
-		if random.IntN(4) > 0 {
-			a.Namespace = namespaces[random.IntN(len(namespaces))]
-			path += "/namespaces/" + a.Namespace
+		q := randomRead(random, users, namespaces)
+		allowed := p.allows(q, q.attributes.Namespace)
+		if q.attributes.Namespace == "lost" {
+			allowed = allowed && p.allows(q, "")
+		} else if code := cluster.code(q.user, q.path); (code != 403) != allowed {
+			p.Errorf("%s %s: the cluster answers %d, and allows it: %t", q.user, q.path, code, allowed)
 		}
-		path += "/" + a.Resource
-		if a.Namespace != "" && random.IntN(2) == 0 {
-			a.Name, a.Verb = []string{"m", "other"}[random.IntN(2)], "get"
-			path += "/" + a.Name
+		if code := p.code(q.user, at+q.path); (code != 403) != allowed || code >= 500 {
+			p.Errorf("%s %s: %d, and the cluster allows it: %t", q.user, q.path, code, allowed)
 		}
-		review, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(p.Context(),
-			&authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: "system:serviceaccount:kube-system:" + user, ResourceAttributes: a,
-					Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
-				},
-			}, metav1.CreateOptions{})
-		if err != nil {
+		seen[fmt.Sprint(q.attributes.Verb, allowed)]++
+		if allowed && q.attributes.Verb == "watch" && len(watched) < 40 {
+			watched = append(watched, q)
+		}
+	}
+	p.Logf("%v", seen)
+	return watched
+}
+
+// revokeAll revokes the rights of the random users, which ends their watches.
+func (p *authorizedPast) revokeAll(watched []read) {
+	p.Helper()
+	if len(watched) == 0 {
+		p.Error("no replay is open")
+	}
+	var open []*http.Response
+	for _, q := range watched {
+		response, code := p.get(q.user, "/at/now"+q.path) // each type is known there
+		if code != 200 {
+			p.Errorf("%s %s: %d", q.user, q.path, code)
+		}
+		open = append(open, response)
+	}
+	random := metav1.ListOptions{FieldSelector: "metadata.name!=maps"}
+	for _, namespace := range []string{"left", "right"} {
+		if err := p.client.RbacV1().RoleBindings(namespace).DeleteCollection(p.Context(), metav1.DeleteOptions{},
+			random); err != nil {
 			p.Fatal(err)
 		}
-		if _, code := p.get(user, path); (code != 403) != review.Status.Allowed {
-			p.Errorf("seed %d: %s %s: %d, and the cluster allows it: %t", seed, user, path, code, review.Status.Allowed)
+	}
+	bindings, err := p.client.RbacV1().ClusterRoleBindings().List(p.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, b := range bindings.Items {
+		if strings.HasPrefix(b.Name, "random-") {
+			if err := p.client.RbacV1().ClusterRoleBindings().Delete(p.Context(), b.Name, metav1.DeleteOptions{}); err != nil {
+				p.Fatal(err)
+			}
 		}
 	}
+	for _, response := range open {
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			p.Error(err)
+		}
+	}
+}
+
+// code reads as a service account, and returns the code.
+func (p *authorizedPast) code(name, path string) int {
+	p.Helper()
+	ctx, cancel := context.WithCancel(p.Context())
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, p.host+path, nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+p.tokens[name])
+	response, err := p.base.RoundTrip(q)
+	if err != nil {
+		p.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
 }
 
 // checkLog checks the lines of the reads.

@@ -31,6 +31,8 @@ var parts = []part{
 	{"sinks", "past-hours", "$GOTEST -timeout 1h ./sinks/sqlite -run '^TestHours$' -args -sinks.hours 12 -sinks.seed $SEED"},
 	{"sinks", "past-restore",
 		"$GOTEST -timeout 2h ./cmd/keepwatch -run '^TestHistoryRestore$' -args -restore.objects 20000 -restore.seed $SEED"},
+	{"sinks", "past-authority",
+		"$GOTEST -timeout 1h ./cmd/keepwatch -run '^TestPastAuthority$' -args -past.requests 20000 -past.seed $SEED"},
 	{"sinks", "compared", "make compared"},
 	{"sinks", "speed", "make bench-sync"},
 
