@@ -11,9 +11,9 @@
 //
 // In a test, a function of the same process is judged: Operator.Start runs a manager with a configuration, until its
 // context is done. Report.Err says whether the test fails, and Report.PrintTable(t.Output()) why. There is nothing to
-// build and no process to wait for; with a short Options.Quiet, hundreds of plans take seconds. Managers of one process
-// share what is global, like controller-runtime's metrics and names of controllers: give these no port, and skip the
-// check of names (SkipNameValidation).
+// build and no process to wait for; with a short Options.Quiet, a plan takes little more than the start of its server.
+// Managers of one process share what is global, like controller-runtime's metrics and names of controllers: give these
+// no port, and skip the check of names (SkipNameValidation).
 //
 // # How
 //
