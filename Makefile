@@ -153,7 +153,7 @@ test-race:
 # the browser. Most of the stories wait for the faults that they cause: three of their packages run beside the other parts.
 # Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
 # nothing either of the documents that image's tests read. The longest packages begin.
-STORIES = ./real/conformance ./matrix ./real/proxy ./compat ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
+STORIES = ./real/conformance ./matrix ./judged ./real/proxy ./compat ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
   ./real/managed ./real/outage ./real/past ./published ./real/smoke ./reconcile ./bench/... ./differential ./follow ./peer ./rawwatch ./servers \
   ./suites ./verify
 # Tests of these packages that only make verify runs.
