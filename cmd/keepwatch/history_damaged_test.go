@@ -166,7 +166,7 @@ func TestHistoryDamagedPostgres(t *testing.T) {
 		"no_cursors":  {`DROP TABLE %[1]s.cursors CASCADE`, `relation "cursors" does not exist`},
 		"no_gaps":     {`DROP TABLE %[1]s.gaps`, `relation "gaps" does not exist`},
 		"no_types":    {`DROP TABLE %[1]s.types`, `relation "types" does not exist`},
-		"no_states":   {`DROP TABLE %[1]s.resources CASCADE`, `relation "resources" does not exist`},
+		"no_states":   {`DROP VIEW %[1]s.resources CASCADE`, `relation "resources" does not exist`},
 		"an_identity": {`UPDATE %[1]s.cursors SET identity = '"x"'`, "the table cursors: "},
 		"a_type":      {`UPDATE %[1]s.types SET type = '"x"'`, "the table types: "},
 	} {

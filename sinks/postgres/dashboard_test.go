@@ -19,7 +19,7 @@ func testEventDashboard(t *testing.T, server *pgtest.Server) {
 		t.Fatal(err)
 	}
 	const in = `SET search_path = archive; SET timezone = 'UTC'; `
-	server.SQL(in + strings.Replace(sinktest.EventTables, "TABLE_OF_STATES", "resources", 1))
+	server.SQL(in + strings.Replace(sinktest.EventTables, "TABLE_OF_STATES", "states", 1))
 	const day = ` BETWEEN '2026-11-29T00:00:00Z' AND '2026-11-30T00:00:00Z'`
 	queries := sinktest.EventDashboard(t, "keepwatch-events-postgres.json", "$__timeFilter(seen_from)", "seen_from"+day,
 		"$__timeFilter(seen)", "seen"+day)

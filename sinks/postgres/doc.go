@@ -16,6 +16,8 @@
 //	write.go     one batch
 //	expire.go    what is deleted by age and by size
 //	thin.go      what is deleted by thinning
+//	group.go     older states, of which several are one value
+//	views.go     what read the table resources before it became a view
 //	text.go      JSON that jsonb accepts
 //	name.go      names that columns and indexes accept
 //	status.go    the status, while another process may write

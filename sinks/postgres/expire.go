@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	expireAged = `SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2`
+	expireAged = `SELECT resource, namespace, name, id FROM states WHERE seen_to < $1 LIMIT $2`
 	// Of one resource. Revisions are not in the order of times: a list ends a state of equal revision at that one.
-	expireAgedOf = `SELECT resource, namespace, name, id FROM resources WHERE resource = $1 AND seen_to < $2
+	expireAgedOf = `SELECT resource, namespace, name, id FROM states WHERE resource = $1 AND seen_to < $2
 		ORDER BY seen_to LIMIT $3`
 	// As many of the rows that ended first as have so many bytes.
 	expireOldest = `SELECT resource, namespace, name, id FROM (
 			SELECT resource, namespace, name, id, sum(bytes) OVER (ORDER BY seen_to, id) - bytes AS before
-			FROM (SELECT resource, namespace, name, id, seen_to, ` + bytesOfRow + ` AS bytes FROM resources
+			FROM (SELECT resource, namespace, name, id, seen_to, ` + bytesOfRow + ` AS bytes FROM states
 				WHERE seen_to IS NOT NULL ORDER BY seen_to, id LIMIT $2) oldest) summed
 		WHERE before < $1::bigint`
 	// bytesOfRow is the size of a row's state as JSON, which rows from before format 7 do not have. What Postgres itself
 	// says of a size is that of files with dead rows, or of a value that is compressed anew when its row ends.
 	bytesOfRow = `coalesce(bytes, octet_length(object::text))`
 	// The cursors' first point moves to the last end of the rows that are deleted.
-	expireRows = `WITH expired AS (DELETE FROM resources WHERE (resource, namespace, name, id) IN (%s)
-			RETURNING resource, namespace, to_epoch, valid_to, seen_to, ` + bytesOfRow + ` AS bytes),
+	expireRows = `WITH expired AS (DELETE FROM states WHERE (resource, namespace, name, id) IN (%s)
+			RETURNING resource, namespace, to_epoch, valid_to, seen_to, ` + bytesOfRow + ` AS bytes, group_id),
 		last AS (SELECT DISTINCT ON (resource, namespace) * FROM expired ORDER BY resource, namespace, to_epoch DESC, valid_to DESC),
 		moved AS (UPDATE cursors c SET first_epoch = l.to_epoch, first_revision = l.valid_to, first_seen = l.seen_to
 			FROM (SELECT DISTINCT ON (c.resource, c.namespace) c.resource, c.namespace, to_epoch, valid_to, seen_to FROM last
@@ -35,7 +35,8 @@ const (
 				ORDER BY c.resource, c.namespace, to_epoch DESC, valid_to DESC) l
 			WHERE c.resource = l.resource AND c.namespace = l.namespace AND (c.first_epoch, c.first_revision) < (l.to_epoch, l.valid_to)
 				AND c.first_revision > 0)
-		SELECT count(*), max(seen_to), coalesce(sum(bytes), 0)::bigint FROM expired`
+		SELECT count(*), max(seen_to), coalesce(sum(bytes), 0)::bigint,
+			coalesce(array_agg(DISTINCT group_id) FILTER (WHERE group_id IS NOT NULL), '{}') FROM expired`
 )
 
 const (
@@ -125,14 +126,18 @@ func (s *Sink) shrink(ctx context.Context, tx pgx.Tx, most int) (sink.Expiry, er
 func (s *Sink) expireRows(ctx context.Context, tx pgx.Tx, e *sink.Expiry, query string, args ...any) error {
 	var until *time.Time
 	var bytes int64
+	var groups []int64
 	states := 0
-	err := tx.QueryRow(ctx, fmt.Sprintf(expireRows, query), args...).Scan(&states, &until, &bytes)
+	err := tx.QueryRow(ctx, fmt.Sprintf(expireRows, query), args...).Scan(&states, &until, &bytes, &groups)
 	e.States += states
 	if until != nil && until.After(e.Until) {
 		e.Until = until.UTC()
 	}
 	s.bytes -= bytes
-	return err
+	if err != nil {
+		return err
+	}
+	return release(ctx, tx, groups, false)
 }
 
 // measure reads how many bytes all states have.
@@ -140,5 +145,5 @@ func (s *Sink) measure(ctx context.Context, tx pgx.Tx) error {
 	if s.options.MaxSize == 0 {
 		return nil
 	}
-	return tx.QueryRow(ctx, `SELECT coalesce(sum(`+bytesOfRow+`), 0)::bigint FROM resources`).Scan(&s.bytes)
+	return tx.QueryRow(ctx, `SELECT coalesce(sum(`+bytesOfRow+`), 0)::bigint FROM states`).Scan(&s.bytes)
 }

@@ -37,9 +37,9 @@ func testMaxSize(t *testing.T, server *pgtest.Server) {
 			open(t, s)
 		case 30:
 			s.Close()
-			server.SQL(`UPDATE max_size.resources SET bytes = NULL WHERE id % 2 = 0`)
+			server.SQL(`UPDATE max_size.states SET bytes = NULL WHERE id % 2 = 0`)
 			open(t, s)
-			server.SQL(`UPDATE max_size.resources SET bytes = octet_length(object::text) WHERE bytes IS NULL`)
+			server.SQL(`UPDATE max_size.states SET bytes = octet_length(object::text) WHERE bytes IS NULL`)
 		}
 	}, snapshotOf(t, url))
 

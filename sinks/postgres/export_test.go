@@ -11,5 +11,10 @@ var StatesQuery = statesQuery
 // SetSweep replaces sweepRows.
 func (s *Sink) SetSweep(rows int) { s.sweep = rows }
 
+// SetGroup replaces wholeTime, fewStates and minGroupBytes.
+func (s *Sink) SetGroup(whole time.Duration, few, least int) {
+	s.grouper.whole, s.grouper.few, s.grouper.least = whole, few, least
+}
+
 // MaxSnapshots is maxSnapshots.
 const MaxSnapshots = maxSnapshots

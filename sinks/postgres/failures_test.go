@@ -104,9 +104,9 @@ func testReadOnly(t *testing.T, server *pgtest.Server) {
 // testRevoked takes the permission to insert from a sink that runs.
 func testRevoked(t *testing.T, server *pgtest.Server) {
 	f := startFailing(t, server, "revoked", "")
-	server.SQL(`REVOKE INSERT ON revoked.resources FROM revoked`)
-	unavailable(t, f.add(t.Context(), `{}`), "permission denied for table resources")
-	server.SQL(`GRANT INSERT ON revoked.resources TO revoked`)
+	server.SQL(`REVOKE INSERT ON revoked.states FROM revoked`)
+	unavailable(t, f.add(t.Context(), `{}`), "permission denied for table states")
+	server.SQL(`GRANT INSERT ON revoked.states TO revoked`)
 	f.reopen()
 	f.mustAdd()
 }

@@ -87,7 +87,8 @@ func (h *History) hold(ctx context.Context, tx pgx.Tx) (int, error) {
 	var format *int
 	if err == nil {
 		err = tx.QueryRow(ctx, `SELECT (SELECT format FROM keepwatch), concat_ws(' ', to_regclass('keepwatch')::oid,
-			to_regclass('resources')::oid, to_regclass('cursors')::oid, to_regclass('gaps')::oid)`).Scan(&format, &tables)
+			CASE WHEN (SELECT format FROM keepwatch) < $1 THEN to_regclass('resources') ELSE to_regclass('states') END::oid,
+			to_regclass('cursors')::oid, to_regclass('gaps')::oid)`, groupsFormat).Scan(&format, &tables)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

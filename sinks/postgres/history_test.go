@@ -51,7 +51,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(t, gaps))
 	})
 	// The tables get a newer format while the list of the last gap is not complete: its end stays open.
-	server.SQL(`ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned; DROP TABLE history_gaps.thinning; DROP INDEX history_gaps.resources_aged;
+	server.SQL(undoNinth("history_gaps") + `ALTER TABLE history_gaps.gaps DROP COLUMN began, DROP COLUMN ended; ALTER TABLE history_gaps.keepwatch DROP COLUMN thinned; DROP TABLE history_gaps.thinning; DROP INDEX history_gaps.resources_aged;
 		ALTER TABLE history_gaps.resources DROP COLUMN bytes; UPDATE history_gaps.keepwatch SET format = 4;
 		UPDATE history_gaps.cursors SET gap = 'expired', cursor = 30 WHERE resource = 'pods'`)
 	open(t, postgres.New(gaps, postgres.Options{}))
@@ -85,7 +85,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		t.Errorf("after the connection has ended: %v", err)
 	}
 	testBeside(t, server, history)
-	server.SQL(`ALTER TABLE history.gaps DROP COLUMN began, DROP COLUMN ended; DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
+	server.SQL(undoNinth("history") + `ALTER TABLE history.gaps DROP COLUMN began, DROP COLUMN ended; DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
 		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
 	// Also with the connection from before: a sync of another version may change the tables meanwhile.
 	if err := status(); err != nil {
@@ -148,10 +148,10 @@ func testPlans(t *testing.T, server *pgtest.Server) {
 		t.Fatal(err)
 	}
 	// Each of 1,000 pods has 20 states.
-	server.SQL(`INSERT INTO plans.resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, object)
+	server.SQL(`INSERT INTO plans.states (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, object)
 		SELECT 'pods', 'ns', 'p' || i % 1000, 'u', 0, i, seen, e, CASE WHEN e = 0 THEN i + 1000 END, CASE WHEN e = 0 THEN seen + interval '1000 s' END, '{}'
 		FROM (SELECT i, CASE WHEN i <= 19000 THEN 0 END AS e, now() - (20000 - i) * interval '1 s' AS seen FROM generate_series(1, 20000) i) numbers;
-		ANALYZE plans.resources`)
+		ANALYZE plans.states`)
 	at := func(revision int) *sink.Point { return &sink.Point{Revision: keepwatch.Revision(revision)} }
 	planOf := func(of sink.StateQuery) (query, plan string) {
 		of.Resource = "pods"
@@ -191,7 +191,7 @@ func testPlans(t *testing.T, server *pgtest.Server) {
 		}
 	}
 	// All pods are deleted at one point, of which the statistics do not know.
-	server.SQL(`UPDATE plans.resources SET to_epoch = 0, valid_to = 30000, seen_to = now(), deleted = true WHERE valid_to IS NULL`)
+	server.SQL(`UPDATE plans.states SET to_epoch = 0, valid_to = 30000, seen_to = now(), deleted = true WHERE valid_to IS NULL`)
 	for _, names := range [][]string{namesOfPods(8), namesOfPods(100)} {
 		query, plan := planOf(sink.StateQuery{Namespace: "ns", Names: names, After: at(29_999), UpTo: at(30_000)})
 		if !strings.Contains(plan, "resources_pkey") || strings.Contains(plan, "resources_to") {
@@ -218,7 +218,7 @@ func testScans(t *testing.T, server *pgtest.Server) {
 	scans := func() string {
 		const others = `SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
 		await.True(t, "the sessions to have ended", func() bool { return server.SQL(others) == "0" })
-		return server.SQL(`SELECT seq_scan FROM pg_stat_user_tables WHERE schemaname = 'plans' AND relname = 'resources'`)
+		return server.SQL(`SELECT seq_scan FROM pg_stat_user_tables WHERE schemaname = 'plans' AND relname = 'states'`)
 	}
 	before := scans()
 	history, err := postgres.OpenHistory(t.Context(), server.URL("plans"))
@@ -299,7 +299,7 @@ func testOtherTables(t *testing.T, server *pgtest.Server) {
 		AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'made_anew'::regnamespace AND relkind = 'r')`
 	read := func() error {
 		return history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
-			if n := server.SQL(locked); n != "4" {
+			if n := server.SQL(locked); n != "5" {
 				t.Errorf("%s tables are locked", n)
 			}
 			_, err := tables.Status(t.Context())

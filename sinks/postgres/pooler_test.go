@@ -54,9 +54,12 @@ func testSearchPath(t *testing.T, server *pgtest.Server) {
 		"%20Spaced%20,%20public": "spaced", "%22a%22%22b%22": `a"b`,
 		"%C3%9Cber": "Über",
 	} {
-		open(t, postgres.New(server.URL(parameter), postgres.Options{}))
+		s := postgres.New(server.URL(parameter), postgres.Options{})
+		open(t, s)
+		s.Close()
+		open(t, s) // it finds its views
 		if n := server.SQL(`SELECT count(*) FROM pg_tables WHERE schemaname = '` + want +
-			`' AND tablename = 'resources'`); n != "1" {
+			`' AND tablename = 'states'`); n != "1" {
 			t.Errorf("%s: schema %s has %s tables", parameter, want, n)
 		}
 	}

@@ -76,12 +76,14 @@ type Sink struct {
 	sweep   int   // sweepRows
 	bytes   int64 // of all states as JSON, with MaxSize
 	excess  int64 // the last Expiry.Excess of size
+	grouper grouper
 }
 
 // New returns the sink of an address: a URL or a keyword string, as libpq accepts them. It
 // connects to nothing. Passwords are read anew, from ~/.pgpass for example, with each Open.
 func New(address string, options Options) *Sink {
-	return &Sink{address: address, options: options, clock: history.NewClock(), timeout: writeTimeout, sweep: sweepRows}
+	return &Sink{address: address, options: options, clock: history.NewClock(), timeout: writeTimeout, sweep: sweepRows,
+		grouper: grouper{whole: wholeTime, few: fewStates, least: minGroupBytes}}
 }
 
 // Open connects. See [sink.Sink].
@@ -119,6 +121,9 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 		}
 		if stored, err = s.load(ctx, tx); err == nil {
 			err = s.measure(ctx, tx)
+		}
+		if err == nil {
+			err = s.grouper.open(ctx, tx)
 		}
 		return err
 	})
@@ -241,20 +246,37 @@ func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	for ; format < len(migrations); format++ {
-		if _, err := tx.Exec(ctx, migrations[format]); err != nil {
+		if err := makeFormat(ctx, tx, format+1); err != nil {
 			return fmt.Errorf("make the tables: %w", err)
-		}
-		// lz4 takes a fraction of the time of Postgres' own compression. A server may be built without.
-		if _, err := tx.Exec(ctx, useLZ4); err != nil {
-			return err
 		}
 	}
 	_, err = tx.Exec(ctx, `UPDATE keepwatch SET format = $1, writer = $2`, format, s.token)
 	return err
 }
 
+// makeFormat makes a format of the one before it.
+func makeFormat(ctx context.Context, tx pgx.Tx, format int) (err error) {
+	var views []userView
+	if format == groupsFormat {
+		if views, err = viewsOf(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Exec(ctx, migrations[format-1]); err != nil || format != groupsFormat {
+		return err
+	}
+	if err := redirect(ctx, tx, views); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, useLZ4)
+	return err
+}
+
+// useLZ4 takes a fraction of the time of Postgres' own compression, and finds what is far apart. A server may be built
+// without.
 const useLZ4 = `DO $$ BEGIN
-  ALTER TABLE resources ALTER COLUMN object SET COMPRESSION lz4;
+  ALTER TABLE states ALTER COLUMN object SET COMPRESSION lz4;
+  ALTER TABLE groups ALTER COLUMN objects SET COMPRESSION lz4;
 EXCEPTION WHEN feature_not_supported THEN NULL;
 END $$`
 
@@ -284,7 +306,7 @@ func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
 	stored := make([]sink.Stored, len(s.streams))
 	s.empty = make([]bool, len(s.streams))
 	for i, wanted := range s.streams {
-		err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM resources WHERE resource = $1)`,
+		err := tx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM states WHERE resource = $1)`,
 			wanted.ID.Resource).Scan(&s.empty[i])
 		if err != nil {
 			return nil, err
@@ -360,12 +382,12 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 
 // ensureView makes the view of a resource, if there is none: to replace it, a transaction waits for all who read it. A
 // migration that changes createView must drop the views. A table or view of its name that does not read the table
-// resources is not ours: CREATE VIEW then fails.
+// states is not ours: CREATE VIEW then fails.
 func ensureView(ctx context.Context, tx pgx.Tx, resource string) error {
 	name, exists := history.ViewName(resource), false
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
 		JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-		WHERE v.relnamespace = current_schema()::regnamespace AND v.relname = $1 AND d.refobjid = 'resources'::regclass)`,
+		WHERE v.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND v.relname = $1 AND d.refobjid = 'states'::regclass)`,
 		name).Scan(&exists); err != nil || exists {
 		return err
 	}
@@ -393,7 +415,7 @@ func storeType(ctx context.Context, tx pgx.Tx, wanted sink.Stream) error {
 
 // entries returns the current objects of a stream.
 func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) (*stream.Entries, error) {
-	query, args := `SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM resources
+	query, args := `SELECT namespace, coalesce(full_name, name), uid, valid_from, coalesce(sum, 0) FROM states
 		WHERE valid_to IS NULL AND resource = $1`, []any{id.Resource}
 	if id.Namespace != "" { // a condition for both would read all namespaces for each one
 		query, args = query+` AND namespace = $2`, append(args, id.Namespace)

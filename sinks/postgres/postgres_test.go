@@ -88,6 +88,13 @@ func TestPostgres(t *testing.T) {
 	t.Run("other tables", func(t *testing.T) { testOtherTables(t, server) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, server) })
 	t.Run("max size", func(t *testing.T) { testMaxSize(t, server) })
+	t.Run("groups", func(t *testing.T) { testGroups(t, server) })
+	t.Run("groups of an older format", func(t *testing.T) { testGroupsOld(t, server) })
+	t.Run("views in the way", func(t *testing.T) { testViewsInTheWay(t, server) })
+	t.Run("groups refused", func(t *testing.T) { testGroupsRefused(t, server) })
+	t.Run("few states", func(t *testing.T) { testFewStates(t, server) })
+	t.Run("no lz4", func(t *testing.T) { testNoLZ4(t, server) })
+	t.Run("a damaged group", func(t *testing.T) { testGroupDamaged(t, server) })
 	t.Run("thinning", func(t *testing.T) { testThinning(t, server) })
 	t.Run("read-only", func(t *testing.T) { testReadOnly(t, server) })
 	t.Run("revoked", func(t *testing.T) { testRevoked(t, server) })
@@ -256,13 +263,14 @@ func testText(t *testing.T, server *pgtest.Server) {
 func testInTheWay(t *testing.T, server *pgtest.Server) {
 	for i, object := range []string{
 		`TABLE way.current_pods (x int)`, `VIEW way.current_pods AS SELECT 1 AS x`, `TABLE way.resources (x int)`,
+		`TABLE way.states (x int)`, `TABLE way.groups (x int)`,
 	} {
 		server.SQL(`DROP SCHEMA IF EXISTS way CASCADE; CREATE SCHEMA way; CREATE ` + object)
 		s := postgres.New(server.URL("way"), postgres.Options{})
 		_, err := s.Open(t.Context(), sinktest.Streams())
 		if err == nil || errors.As(err, new(*sink.Unavailable)) ||
 			!strings.Contains(err.Error(), "a table or view of another program is in the way") ||
-			!strings.Contains(err.Error(), strings.Split("current_pods current_pods resources", " ")[i]) {
+			!strings.Contains(err.Error(), strings.Split("current_pods current_pods resources states groups", " ")[i]) {
 			t.Errorf("%s: %v", object, err)
 		}
 	}
@@ -363,7 +371,7 @@ func testNames(t *testing.T, server *pgtest.Server) {
 	old := strings.Repeat("old☃", 100) // format 1 had room for it
 	write(4, keepwatch.Added, old)
 	s.Close()
-	server.SQL(`UPDATE names.resources SET name = full_name; ALTER TABLE names.gaps DROP COLUMN began, DROP COLUMN ended;
+	server.SQL(undoNinth("names") + `UPDATE names.resources SET name = full_name; ALTER TABLE names.gaps DROP COLUMN began, DROP COLUMN ended;
 		ALTER TABLE names.keepwatch DROP COLUMN thinned;
 		ALTER TABLE names.resources DROP COLUMN full_name, DROP COLUMN sum, DROP COLUMN bytes; DROP TABLE names.types, names.thinning; DROP INDEX names.resources_from, names.resources_to, names.resources_aged;
 		ALTER TABLE names.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen; UPDATE names.keepwatch SET format = 1`)
@@ -385,7 +393,7 @@ func testChanged(t *testing.T, server *pgtest.Server) {
 	s := postgres.New(server.URL("changed"), postgres.Options{})
 	open(t, s)
 	write(t, s, batch(1, 1, time.Now(), event(keepwatch.Added, &thing{"a", 1, `{}`})))
-	server.SQL(`DELETE FROM changed.resources`)
+	server.SQL(`DELETE FROM changed.states`)
 	err := s.Write(t.Context(), batch(1, 2, time.Now(), event(keepwatch.Modified, &thing{"a", 2, `{}`})))
 	if err == nil || errors.As(err, new(*sink.Unavailable)) ||
 		!strings.Contains(err.Error(), "another program has changed the tables") {
@@ -496,14 +504,7 @@ func testOneTransaction(t *testing.T, server *pgtest.Server) {
 		s := postgres.New(url, postgres.Options{})
 		open(t, s)
 		s.Close()
-		server.SQL(fmt.Sprintf(
-			`CREATE FUNCTION atomic_%s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`, name))
-		sinktest.TestOneTransaction(t, s, read(t, url), added, func(change, table string) func() {
-			server.SQL(fmt.Sprintf(
-				`CREATE TRIGGER refused BEFORE %s ON atomic_%[3]s.%[2]s EXECUTE FUNCTION atomic_%[3]s.refuse()`, change, table,
-				name))
-			return func() { server.SQL(fmt.Sprintf(`DROP TRIGGER refused ON atomic_%s.%s`, name, table)) }
-		})
+		sinktest.TestOneTransaction(t, s, read(t, url), added, refuser(server, "atomic_"+name))
 	}
 }
 

@@ -96,7 +96,24 @@ ALTER TABLE resources ADD COLUMN bytes int;
 `, `
 CREATE TABLE thinning (seconds bigint PRIMARY KEY, border timestamptz NOT NULL);
 CREATE INDEX resources_aged ON resources (resource, seen_to) WHERE seen_to IS NOT NULL;
+`, `
+ALTER TABLE resources RENAME TO states;
+
+-- A state without object is in a group, which has it as one of its texts, the first of which is 1.
+CREATE TABLE groups (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, members int NOT NULL, objects text[] NOT NULL);
+ALTER TABLE states ALTER COLUMN object DROP NOT NULL, ADD COLUMN group_id bigint, ADD COLUMN member int,
+  ADD CHECK ((object IS NULL) = (group_id IS NOT NULL AND member IS NOT NULL)) NOT VALID;
+CREATE INDEX states_group ON states (group_id) WHERE group_id IS NOT NULL;
+CREATE INDEX states_whole ON states (resource, namespace, name, id) WHERE seen_to IS NOT NULL AND group_id IS NULL;
+
+CREATE VIEW resources AS
+  SELECT id, resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted,
+    coalesce(object, (SELECT objects[states.member] FROM groups WHERE groups.id = states.group_id)::jsonb) AS object,
+    full_name, sum, bytes FROM states;
 `}
 
+// groupsFormat is the format that has the table states behind the view resources.
+const groupsFormat = 9
+
 const createView = `CREATE VIEW %s AS
-  SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL AND resource = %s`
+  SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM states WHERE valid_to IS NULL AND resource = %s`

@@ -150,7 +150,7 @@ func (s *snapshot) States(ctx context.Context, q sink.StateQuery, yield func(sin
 	query, values := statesQuery(q)
 	var failed error // of yield
 	err := s.query(ctx, func(row pgx.Rows) error {
-		state, err := scanState(row, q.Resource)
+		state, err := scanState(row, q.Resource, !q.WithoutObjects)
 		if err == nil {
 			failed = yield(state)
 			err = failed
@@ -228,7 +228,7 @@ func statesQuery(q sink.StateQuery) (query string, values []any) {
 	return query, c.values
 }
 
-func scanState(row pgx.Rows, resource string) (sink.State, error) {
+func scanState(row pgx.Rows, resource string, withObject bool) (sink.State, error) {
 	s := sink.State{Resource: resource}
 	var uid string
 	var toEpoch *int
@@ -244,12 +244,15 @@ func scanState(row pgx.Rows, resource string) (sink.State, error) {
 	if to != nil {
 		s.To, s.SeenTo = &sink.Point{Epoch: *toEpoch, Revision: keepwatch.Revision(*to)}, seenTo.UTC()
 	}
+	if withObject && s.Object == nil {
+		return s, fmt.Errorf("%s %s at revision %d: the group of the state is damaged", resource, s.Key, s.From.Revision)
+	}
 	return s, nil
 }
 
 func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.State, err error) {
 	err = s.query(ctx, func(row pgx.Rows) error {
-		state, err := scanState(row, resource)
+		state, err := scanState(row, resource, true)
 		found = &state
 		return err
 	}, stateColumns+`object`+ofResource+` ORDER BY seen_from DESC, id DESC LIMIT 1`, resource)

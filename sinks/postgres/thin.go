@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,14 +15,14 @@ import (
 
 const (
 	stayColumns = `SELECT id, resource, namespace, name, uid, epoch, valid_from, seen_from, coalesce(to_epoch, 0), coalesce(valid_to, 0),
-		coalesce(seen_to, seen_from), deleted FROM resources`
+		coalesce(seen_to, seen_from), deleted FROM states`
 	// One statement for each row always uses the primary key.
-	extendRow = `UPDATE resources SET to_epoch = $1, valid_to = $2, seen_to = $3
-		WHERE resource = $4 AND namespace = $5 AND name = $6 AND id = (SELECT id FROM resources
+	extendRow = `UPDATE states SET to_epoch = $1, valid_to = $2, seen_to = $3
+		WHERE resource = $4 AND namespace = $5 AND name = $6 AND id = (SELECT id FROM states
 			WHERE resource = $4 AND namespace = $5 AND name = $6 AND id < $7 ORDER BY id DESC LIMIT 1)
 		AND uid = $8 AND to_epoch = $9 AND valid_to = $10 AND NOT deleted`
-	deleteRow = `DELETE FROM resources WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4 RETURNING ` +
-		bytesOfRow
+	deleteRow = `DELETE FROM states WHERE resource = $1 AND namespace = $2 AND name = $3 AND id = $4 RETURNING ` +
+		bytesOfRow + `, coalesce(group_id, 0)`
 	takeGaps = `DELETE FROM gaps WHERE reason = 'thinned' AND resource = $1 AND namespace = $2 AND epoch = $3 AND ended > $4 AND ended <= $5
 		RETURNING from_revision, to_revision, began, ended`
 	insertThinned = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, began, seen, ended, reason)
@@ -50,7 +52,7 @@ func (t tables) Thinned(ctx context.Context, interval time.Duration, finest bool
 
 // NextEnd returns the first time after another one at which a row has ended.
 func (t tables) NextEnd(ctx context.Context, after time.Time) (time.Time, error) {
-	return t.time(ctx, `SELECT min(seen_to) FROM resources WHERE seen_to > $1`, after)
+	return t.time(ctx, `SELECT min(seen_to) FROM states WHERE seen_to > $1`, after)
 }
 
 // time returns the time that a query finds, zero for NULL.
@@ -103,7 +105,7 @@ func (t tables) Rows(ctx context.Context, by history.Edge, behind history.Mark, 
 
 // Replace deletes rows, and moves the ends of those before them.
 func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []history.Chain) error {
-	b := &pgx.Batch{}
+	b, groups := &pgx.Batch{}, map[int64]bool{}
 	for _, c := range chains {
 		f := c.First
 		b.Queue(extendRow, c.To.Epoch, int64(c.To.Revision), c.SeenTo, f.Resource, f.Namespace, f.Name, f.ID, f.UID,
@@ -111,13 +113,19 @@ func (t tables) Replace(ctx context.Context, rows []history.Stay, chains []histo
 	}
 	for _, r := range rows {
 		b.Queue(deleteRow, r.Resource, r.Namespace, r.Name, r.ID).QueryRow(func(row pgx.Row) error {
-			var bytes int64
-			err := row.Scan(&bytes)
+			var bytes, group int64
+			err := row.Scan(&bytes, &group)
 			*t.bytes -= bytes
+			if group != 0 {
+				groups[group] = true
+			}
 			return err
 		})
 	}
-	return t.tx.SendBatch(ctx, b).Close()
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return err
+	}
+	return release(ctx, t.tx, slices.Sorted(maps.Keys(groups)), true)
 }
 
 // TakeGaps deletes the gaps of thinning of a range, and returns them.

@@ -1,9 +1,10 @@
 package postgres_test
 
 import (
-	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
@@ -28,6 +29,9 @@ func testThinning(t *testing.T, server *pgtest.Server) {
 				url := server.URL(schema)
 				s := postgres.New(url, options)
 				s.SetSweep(rows)
+				if schema == "thinned_few" {
+					s.SetGroup(time.Minute, 2, 0) // what is thinned out is in groups then
+				}
 				open(t, s)
 				s.Close()
 				past, err := postgres.OpenHistory(t.Context(), url)
@@ -47,14 +51,14 @@ func testThinning(t *testing.T, server *pgtest.Server) {
 			complete, all := create("complete_"+name, postgres.Options{})
 			test.Sink, test.Past, test.Complete, test.CompletePast = thinned, past, complete, all
 			test.Deleted = func() int { return deleted }
-			server.SQL(fmt.Sprintf(
-				`CREATE FUNCTION %s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$`, schema))
-			test.Refuse = func(change, table string) func() {
-				server.SQL(fmt.Sprintf(`CREATE TRIGGER refused BEFORE %s ON %[3]s.%[2]s EXECUTE FUNCTION %[3]s.refuse()`, change,
-					table, schema))
-				return func() { server.SQL(fmt.Sprintf(`DROP TRIGGER refused ON %s.%s`, schema, table)) }
-			}
+			test.Refuse = refuser(server, schema)
 			sinktest.TestThinning(t, test)
+			checkGroups(t, server, schema)
+			if got := server.SQL(strings.ReplaceAll(`SELECT coalesce(max(id), 0) > 0, count(*) FILTER (WHERE
+				2 * (SELECT count(*) FROM SCHEMA.states WHERE group_id = g.id) < members) FROM SCHEMA.groups g`, "SCHEMA",
+				schema)); schema == "thinned_few" && got != "t|0" {
+				t.Errorf("%s: groups were made, groups of which less than half is left: %s", schema, got)
+			}
 		})
 	}
 }

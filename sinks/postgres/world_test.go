@@ -25,19 +25,35 @@ var (
 // commits fail and Postgres is killed.
 func TestWorld(t *testing.T) {
 	t.Parallel() // it mostly waits
+	runWorld(t, *stepsFlag, func(*postgres.Sink) {})
+}
+
+// TestWorldGrouped is TestWorld with states that join groups as soon as they have ended.
+func TestWorldGrouped(t *testing.T) {
+	t.Parallel() // it mostly waits
+	server := runWorld(t, *stepsFlag, func(s *postgres.Sink) { s.SetGroup(0, 1, 0) })
+	checkGroups(t, server, "world")
+	if n := server.SQL(`SELECT count(*) > 10 FROM world.groups`); n != "t" {
+		t.Error("too few groups")
+	}
+}
+
+func runWorld(t *testing.T, steps int, set func(*postgres.Sink)) *pgtest.Server {
+	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	server := pgtest.Start(t)
 	s := postgres.New(server.URL("world"), postgres.Options{})
+	set(s)
 	open(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	kills := 0
 	report, err := sinktest.Run(t.Context(), sinktest.Config{
-		Sink: s, Tables: sinktest.Tables{DB: read(t, server.URL("world"))}, Seed: seed, Steps: *stepsFlag,
+		Sink: s, Tables: sinktest.Tables{DB: read(t, server.URL("world"))}, Seed: seed, Steps: steps,
 		ReplacesNUL: true, Patience: await.Deadline,
 		Disturb: func() {
 			kills++
@@ -53,9 +69,10 @@ func TestWorld(t *testing.T) {
 	}
 	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds, Postgres killed %d times", seed, report.Cuts,
 		report.Gaps, report.Failed, report.Epochs, kills)
-	if report.Cuts < *stepsFlag/200+1 {
+	if report.Cuts < steps/200+1 {
 		t.Error("too little has happened")
 	}
+	return server
 }
 
 // TestMutants checks that the run notices sinks with a planted fault.

@@ -20,13 +20,13 @@ const (
 	// The rows of a key end in the order of their ids, the current one last: those behind the last one that ended before.
 	// One statement for each key always uses the primary key; for a join with all of them, the planner reads the whole
 	// table until it has statistics.
-	endRows = `UPDATE resources
+	endRows = `UPDATE states
 		SET to_epoch = $4, valid_to = CASE WHEN epoch = $4 THEN greatest(valid_from, $5) ELSE $5 END,
 			seen_to = coalesce(seen_to, $6), deleted = CASE WHEN valid_to IS NULL THEN $7 ELSE deleted AND uid <> $8 END
-		WHERE resource = $1 AND namespace = $2 AND name = $3 AND id > coalesce((SELECT id FROM resources
+		WHERE resource = $1 AND namespace = $2 AND name = $3 AND id > coalesce((SELECT id FROM states
 			WHERE resource = $1 AND namespace = $2 AND name = $3 AND (to_epoch, valid_to) <= ($4, $5) ORDER BY id DESC LIMIT 1), 0)`
 	endRowsBefore = endRows + ` AND valid_to IS NOT NULL`
-	insertRow     = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum,
+	insertRow     = `INSERT INTO states (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object, full_name, sum,
 			bytes)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen, began)
@@ -79,7 +79,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		}
 		return nil
 	})
-	messages := 0
+	messages, bytes := 0, 0
 	for _, p := range batch.Pieces {
 		messages += len(p.Messages)
 		id := s.streams[p.Stream].ID
@@ -91,14 +91,18 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		queueEndings(first, id.Resource, changes.Endings, batch.Time)
 		for _, r := range changes.Rows {
 			rows = append(rows, valuesOf(id.Resource, r, batch.Time))
-			s.bytes += int64(len(r.JSON))
+			bytes += len(r.JSON)
 		}
 		queueProgress(last, id, p, changes.Gaps, batch.Time)
 	}
+	s.bytes += int64(bytes)
 	var expired []sink.Expiry
 	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) (err error) {
 		if err = insert(ctx, tx, first, rows, last); err == nil {
 			expired, err = s.expire(ctx, tx, batch.Time, messages)
+		}
+		if err == nil {
+			err = s.grouper.step(ctx, tx, s.clock.Bound(batch.Time), messages, bytes)
 		}
 		return err
 	})
@@ -123,7 +127,7 @@ func insert(ctx context.Context, tx pgx.Tx, first *pgx.Batch, rows [][]any, last
 		if err := tx.SendBatch(ctx, first).Close(); err != nil {
 			return err
 		}
-		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"resources"}, rowColumns, pgx.CopyFromRows(rows)); err != nil {
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"states"}, rowColumns, pgx.CopyFromRows(rows)); err != nil {
 			return err
 		}
 		return tx.SendBatch(ctx, last).Close()

@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keepwatch/keepwatch/sinks/internal/history"
+)
+
+const (
+	// What cannot be made to read a view instead of a table, or would not hold for it.
+	selectBlocking = `SELECT coalesce((SELECT pg_describe_object('pg_class'::regclass, ev_class, 0) FROM pg_rewrite
+			WHERE classid = 'pg_rewrite'::regclass AND oid = objid AND ev_class <> refobjid), pg_describe_object(classid, objid, objsubid))
+		FROM pg_depend
+		WHERE refclassid = 'pg_class'::regclass AND refobjid = 'resources'::regclass AND (
+			classid IN ('pg_policy'::regclass, 'pg_publication_rel'::regclass, 'pg_proc'::regclass)
+			OR classid = 'pg_rewrite'::regclass AND 'v' <> (SELECT relkind FROM pg_rewrite r JOIN pg_class v ON v.oid = ev_class
+				WHERE r.oid = objid))
+		ORDER BY 1 LIMIT 1`
+	selectViews = `SELECT DISTINCT v.oid, v.oid::regclass::text, coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', ''),
+			pg_get_viewdef(v.oid)
+		FROM pg_depend d JOIN pg_rewrite r ON r.oid = objid JOIN pg_class v ON v.oid = ev_class
+		WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = 'resources'::regclass
+			AND NOT (relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relname = ANY($1))
+		ORDER BY v.oid`
+	// The statements that grant the view to whoever may read the table, or a column of it.
+	selectGrants = `SELECT format('GRANT SELECT%s ON resources TO %s%s', of, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+			CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END)
+		FROM (SELECT '' AS of, a.* FROM pg_class, aclexplode(relacl) a WHERE oid = 'states'::regclass
+			UNION ALL SELECT format(' (%I)', attname), a.* FROM pg_attribute, aclexplode(attacl) a WHERE attrelid = 'states'::regclass) granted
+		WHERE privilege_type = 'SELECT' AND grantee <> (SELECT oid FROM pg_roles WHERE rolname = current_user)`
+)
+
+// userView is a view of a user that reads the table resources.
+type userView struct{ name, options, definition string }
+
+// viewsOf returns the views of users that read the table resources. Those of this package read current states alone,
+// which the table states has.
+func viewsOf(ctx context.Context, tx pgx.Tx) ([]userView, error) {
+	var blocking string
+	switch err := tx.QueryRow(ctx, selectBlocking).Scan(&blocking); err {
+	case pgx.ErrNoRows:
+	case nil:
+		return nil, unusable{fmt.Errorf("the table resources becomes a view: drop the %s, start again, and make it anew",
+			blocking)}
+	default:
+		return nil, err
+	}
+	streams, err := statusIn(ctx, tx, groupsFormat-1)
+	if err != nil {
+		return nil, err
+	}
+	own := []string{"objects"}
+	for _, s := range streams {
+		own = append(own, history.ViewName(s.ID.Resource))
+	}
+	rows, err := tx.Query(ctx, selectViews, own)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (v userView, err error) {
+		return v, row.Scan(nil, &v.name, &v.options, &v.definition)
+	})
+}
+
+// redirect makes the views of users, which continue to read the table under its new name, read the view resources, and
+// grants that to who could read the table.
+func redirect(ctx context.Context, tx pgx.Tx, views []userView) error {
+	rows, err := tx.Query(ctx, selectGrants)
+	if err != nil {
+		return err
+	}
+	grants, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, statement := range grants {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	for _, v := range views {
+		_, err := tx.Exec(ctx, "CREATE OR REPLACE VIEW "+v.name+" "+v.options+" AS "+v.definition)
+		if err != nil {
+			return fmt.Errorf("the table resources becomes a view, and the view %s cannot follow: drop it, start again, and "+
+				"make it anew: %w", v.name, err)
+		}
+	}
+	return nil
+}
