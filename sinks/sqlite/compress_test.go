@@ -301,12 +301,22 @@ func TestCompressDamaged(t *testing.T) {
 	}
 }
 
-// compressingEnv makes this program compress the states of a file until it is killed.
-const compressingEnv = "KEEPWATCH_COMPRESS"
+// compressingEnv makes this program compress the states of a file until it is killed, and with deletingEnv delete some
+// by age and thinning, too.
+const (
+	compressingEnv = "KEEPWATCH_COMPRESS"
+	deletingEnv    = "KEEPWATCH_DELETE"
+)
 
-// compressUntilKilled changes a few objects, prints a line for each batch, and compresses what ended.
+// compressUntilKilled changes a few objects, a batch in ten minutes, prints a line for each batch, and compresses what
+// ended.
 func compressUntilKilled(path string) error {
-	s := sqlite.New(path, sqlite.Options{MaxSize: 400_000})
+	options := sqlite.Options{MaxSize: 400_000}
+	if os.Getenv(deletingEnv) != "" {
+		options = sqlite.Options{Retention: 6 * time.Hour, Thin: []sink.Thinning{{Age: time.Hour, Interval: time.Hour}},
+			MaxSize: 400_000}
+	}
+	s := sqlite.New(path, options)
 	s.SetCompress(0, 0)
 	known, err := s.Open(context.Background(), sinktest.Streams())
 	if err != nil {
@@ -328,10 +338,14 @@ func compressUntilKilled(path string) error {
 			exists[name] = true
 			messages = append(messages, stored(kind, name, at))
 		}
+		if progress.Since == 0 {
+			messages = append(messages, stream.Synced{Revision: at, Count: uint64(len(exists))})
+		}
 		p := stream.Piece{Messages: messages, Cursor: at, Count: uint64(len(exists)), Position: []byte(`{}`)}
 		before := progress
 		progress = progress.After(p)
-		if err := s.Write(context.Background(), sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond),
+		now := time.Date(2020, 11, 28, 10, 0, 0, 0, time.UTC).Add(time.Duration(at) * 10 * time.Minute / 20)
+		if err := s.Write(context.Background(), sink.Batch{Time: now,
 			Pieces: []sink.Piece{{Piece: p, Before: before, After: progress}}}); err != nil {
 			return err
 		}
@@ -342,9 +356,26 @@ func compressUntilKilled(path string) error {
 // TestCompressKilled kills a process that compresses. Each state that the next one finds is as it was written.
 func TestCompressKilled(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path, log := filepath.Join(dir, "state.db"), filepath.Join(dir, "log")
-	random := rand.New(rand.NewPCG(*seedFlag, 0))
+	killCompressing(t, filepath.Join(t.TempDir(), "state.db"))
+}
+
+// TestDeletingKilled kills one that also deletes by age, by size and by thinning. What is left has no more gaps than
+// those that are declared.
+func TestDeletingKilled(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "state.db")
+	killCompressing(t, path, deletingEnv+"=1")
+	var thinned, first int
+	if err := read(t, path).QueryRow(`SELECT (SELECT count(*) FROM gaps WHERE reason = 'thinned'), max(first_revision)
+		FROM cursors`).Scan(&thinned, &first); err != nil || thinned == 0 || first < 100 {
+		t.Errorf("%d ranges are thinned out, and the history begins at revision %d, %v", thinned, first, err)
+	}
+}
+
+func killCompressing(t *testing.T, path string, environment ...string) {
+	t.Helper()
+	log := path + ".log"
+	random := rand.New(rand.NewPCG(*seedFlag, uint64(len(environment))))
 	kills := 20
 	if testing.Short() {
 		kills = 4
@@ -355,14 +386,14 @@ func TestCompressKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(os.Args[0])
-		cmd.Env, cmd.Stdout = append(os.Environ(), compressingEnv+"="+path), in
+		cmd.Env, cmd.Stdout = append(os.Environ(), append(environment, compressingEnv+"="+path)...), in
 		process, err := child.Start(cmd, log)
 		in.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
-		for range 2 + random.IntN(20) { // with one nothing is compressed
+		for range 20 + random.IntN(20) { // hours: with few nothing is compressed
 			if !lines.Scan() {
 				text, _ := os.ReadFile(log)
 				t.Fatalf("the process has ended: %s", text)
@@ -379,6 +410,9 @@ func TestCompressKilled(t *testing.T) {
 			t.Errorf("of %d states, %d are compressed, with %d bases", rows, states, bases)
 		}
 		checkTexts(t, path, db, rows)
+		if wrong, err := (sinktest.Tables{DB: db}).Invariants(t.Context()); err != nil || len(wrong) > 0 {
+			t.Errorf("%v, %q", err, wrong)
+		}
 		var unused int
 		if err := db.QueryRow(`SELECT count(*) FROM bases WHERE id NOT IN (SELECT base FROM states WHERE base IS NOT NULL)`).
 			Scan(&unused); err != nil || unused != 0 {
