@@ -21,9 +21,10 @@ import (
 type History struct {
 	path string
 	// file is what was opened. What was read of it may be in the memory of others, so that no other file is read ever.
-	file os.FileInfo
-	lost atomic.Bool // another file was at the path: connections may be of that one
-	gaps history.Gaps
+	file   os.FileInfo
+	lost   atomic.Bool // another file was at the path: connections may be of that one
+	gaps   history.Gaps
+	origin history.Origin
 
 	mu   sync.Mutex
 	last *opened // nil: closed
@@ -209,6 +210,9 @@ func (h *History) begin(ctx context.Context) (*snapshot, error) {
 				err = checkFormat(s.format)
 			}
 		}
+		if err == nil {
+			err = h.checkOrigin(ctx, s)
+		}
 		_, lost := h.stat() // a connection that was opened for this may be of another file, which SQLite does not see
 		if err == nil && lost == nil {
 			return s, nil
@@ -224,6 +228,20 @@ func (h *History) begin(ctx context.Context) (*snapshot, error) {
 		}
 		failed = o
 	}
+}
+
+// checkOrigin returns an error if the tables have other rows than those that were opened.
+func (h *History) checkOrigin(ctx context.Context, s *snapshot) error {
+	if s.format < 4 { // without types
+		return nil
+	}
+	var first string
+	err := s.tx.QueryRowContext(ctx, `SELECT coalesce((SELECT id || ' ' || resource || ' ' || seen FROM types
+		ORDER BY id LIMIT 1), '')`).Scan(&first)
+	if err != nil {
+		return err
+	}
+	return h.origin.Check(first)
 }
 
 // maxAttempts bounds how often the file is opened again for one snapshot.
