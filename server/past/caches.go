@@ -70,7 +70,8 @@ type entry struct {
 	unknown *history.Unknown
 	size    int64 // of its objects
 	inUse   int
-	last    int // when it was used last, in uses
+	last    int                // when it was used last, in uses
+	cancel  context.CancelFunc // of its load
 }
 
 func newCaches(h *history.History, budget *readpath.Budget, metrics *watchcache.Metrics, meters *meters,
@@ -172,8 +173,12 @@ func (c *caches) still(of *resolved) (*entry, error) {
 		c.all[key] = e
 		f.entries++
 		c.count()
-		running := c.running
-		c.active.Go(func() { c.load(running, e) })
+		loading, cancel := context.WithCancel(c.running)
+		e.cancel = cancel
+		c.active.Go(func() {
+			defer cancel()
+			c.load(loading, e)
+		})
 	}
 	c.uses++
 	e.inUse, e.last = e.inUse+1, c.uses
@@ -188,10 +193,28 @@ func (c *caches) count() {
 	c.meters.begun.Set(float64(c.begun))
 }
 
+// release ends a use of an entry. A read that no request waits for any more goes on for a while: the client that has
+// given up may ask again, and then finds it further on.
 func (c *caches) release(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.inUse--
+	if e.inUse--; c.isLoading(e) && e.inUse == 1 {
+		last := e.last
+		time.AfterFunc(loadTimeout, func() { c.abandon(e, last) })
+	}
+}
+
+// isLoading reports whether the state of an entry is being read for requests. c.mu is locked.
+func (c *caches) isLoading(e *entry) bool { return c.all[e.key] == e && e.cache == nil }
+
+// abandon ends the read of an entry that was not used since.
+func (c *caches) abandon(e *entry, last int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isLoading(e) && e.last == last {
+		c.drop(e)
+		e.cancel()
+	}
 }
 
 // evict drops the moment that was not used for the longest time, and reports whether there is one that is not in use.
@@ -236,6 +259,11 @@ func (c *caches) load(ctx context.Context, e *entry) {
 	defer close(e.loaded)
 	c.loading -= l.bytes
 	e.inUse--
+	abandoned := c.all[e.key] != e
+	if err == nil && abandoned {
+		unshare(snapshot, byMoments)
+		err = errEnds
+	}
 	if err == nil {
 		e.cache, e.mark, e.unknown = e.family.root.Still(snapshot), l.mark, l.unknown
 		e.size = all
@@ -244,7 +272,9 @@ func (c *caches) load(ctx context.Context, e *entry) {
 		c.count()
 		return
 	}
-	c.drop(e)
+	if !abandoned {
+		c.drop(e)
+	}
 	if !errors.As(err, new(apierrors.APIStatus)) {
 		if ctx.Err() != nil {
 			err = errEnds
@@ -381,6 +411,17 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 type source struct {
 	*history.Source
 	end context.CancelFunc // ends the cache
+}
+
+// End returns the error of a watch that ends although the history goes on, with the moment from which on another watch
+// has the rest. The address of this one begins before that again.
+func (s source) End(gap keepwatch.Gap) error {
+	reason := "the objects have other contents at their revisions since"
+	if gap.Reason == keepwatch.GapRewind {
+		reason = "etcd was restored from a backup"
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("%s after revision %d: watch on from the moment %s", reason, gap.From,
+		history.Moment{Time: s.Passed()}))
 }
 
 // Watch returns a watch that ends the cache once the database is unavailable: the next request of the

@@ -18,7 +18,7 @@
 // time is for several types. A list in pages stays at the revision
 // of its first page, and a request for an exact resourceVersion is answered from that one. A moment that is not known
 // is refused with 410 and the nearest known ones; with [Config].AllowGaps, one in a gap is answered with a Warning
-// header. The header Keepwatch-Moment has the revision and the time.
+// header. The header Keepwatch-Moment has the revision and the time, and whether the type is one of later, or assumed.
 //
 // # Watches
 //

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -512,4 +513,37 @@ func TestMomentsAreBoundedByBytes(t *testing.T) {
 	if bytes, loading := s.caches.counted(); loading != 0 || bytes != s.caches.union() {
 		t.Errorf("%d bytes are counted, and %d of what is read; moments have %d", bytes, loading, s.caches.union())
 	}
+}
+
+// The read of a moment goes on for a minute after its last request has ended, and then ends, too.
+func TestReadsThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{History: history.New(stuck{tables: true}, history.Options{}), Token: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run(t, s)()
+		request := func() { // gives up after a while
+			ctx, cancel := context.WithTimeout(t.Context(), loadTimeout/4)
+			defer cancel()
+			q := httptest.NewRequestWithContext(ctx, http.MethodGet, "/at/revision/100/api/v1/secrets", nil)
+			q.Header.Set("Authorization", "Bearer x")
+			s.ServeHTTP(httptest.NewRecorder(), q)
+		}
+		request()
+		time.Sleep(loadTimeout / 2)
+		request() // finds the read, which goes on for a minute after this
+		time.Sleep(loadTimeout - 1)
+		synctest.Wait()
+		if !s.caches.has(100) {
+			t.Error("the read has ended early")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if s.caches.has(100) {
+			t.Error("the read goes on")
+		}
+		s.caches.active.Wait()
+	})
 }

@@ -103,6 +103,12 @@ func (r *resolved) header() string {
 	if !r.time.IsZero() {
 		text += ", time=" + r.time.UTC().Format(time.RFC3339Nano)
 	}
+	switch { // kind, scope and columns are not known to be those of the moment
+	case r.typ.Assumed:
+		text += ", type=assumed"
+	case !r.time.IsZero() && r.typ.Seen.After(r.time):
+		text += ", type=later"
+	}
 	return text
 }
 

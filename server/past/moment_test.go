@@ -181,6 +181,35 @@ func TestTypeOfAWatch(t *testing.T) {
 }
 
 // resolveAt returns what a request is for.
+// typed is a history that has a type of its own only since a time, or none, and then has to derive it from objects.
+type typed struct {
+	lagging
+	seen string
+}
+
+func (d typed) Snapshot(_ context.Context, read func(sink.Snapshot) error) error { return read(d) }
+
+func (d typed) Types(ctx context.Context) ([]sink.StoredType, error) {
+	all, err := d.lagging.Types(ctx)
+	if d.seen == "" {
+		return nil, err
+	}
+	all[0].Seen = clock(d.seen)
+	return all, err
+}
+
+func (typed) Example(context.Context, string) (*sink.State, error) { return &laggingStates[0], nil }
+
+// The header of a moment says if the type is not known to be that of the moment.
+func TestTypeThatIsNotOfTheMoment(t *testing.T) {
+	for seen, want := range map[string]string{"10:00": "", "10:20": "", "10:25": ", type=later", "": ", type=assumed"} {
+		found := resolveAt(t, typed{seen: seen}, "2026-11-28T10:20:00Z", "secrets")
+		if got := found.header(); got != "revision=101, time=2026-11-28T10:20:00Z"+want {
+			t.Errorf("since %q: %s", seen, got)
+		}
+	}
+}
+
 func resolveAt(t *testing.T, database history.Database, moment, query string) *resolved {
 	t.Helper()
 	tables, err := newTables()

@@ -10,6 +10,7 @@ import (
 type namedObject struct {
 	Role, Text string
 	URL        string // of its state of then, empty if the history does not have such objects
+	Late       bool   // the history of such objects begins after that: the state is the first that it has
 }
 
 // named returns the objects that a state of an Event names, none for another object. They are not read: the page of
@@ -51,11 +52,11 @@ func (r *pageRead) namedObject(role string, named history.Subject, event *sink.S
 	if err != nil {
 		return o, nil
 	}
-	at, err := r.view.MomentOf(event, from, stream)
+	at, late, err := r.view.MomentOf(event, from, stream)
 	if err != nil {
 		return o, err
 	}
-	q.At = at.String()
+	q.At, o.Late = at.String(), late
 	o.URL = q.URL() + "#list"
 	return o, nil
 }

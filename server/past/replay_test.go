@@ -213,6 +213,30 @@ func TestWebSockets(t *testing.T) {
 	}
 }
 
+// A replay ends where etcd was restored from a backup, since revisions go back there, and says from which moment on
+// another one has the rest.
+func TestReplayUpToARestore(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{History: history.New(rewound{}, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s)()
+	watch := func(moment, query string, want ...string) {
+		t.Helper()
+		next := replayed(t, s, "/at/"+moment+"/speed/0/api/v1/secrets?watch=1&"+query)
+		for _, w := range want {
+			if got := next(); got != w {
+				t.Errorf("at %s: %s, want %s", moment, got, w)
+			}
+		}
+	}
+	watch("2026-11-28T10:14:59Z", "resourceVersion=95", "MODIFIED s0@98",
+		"Expired: etcd was restored from a backup after revision 100: watch on from the moment 2026-11-28T10:20:00Z")
+	watch("2026-11-28T10:20:00Z", "", "ADDED s0@70", "ADDED s1@70", "ADDED s2@70", "ADDED s3@70", "ADDED s4@70",
+		"MODIFIED s0@101", "MODIFIED s1@102", "MODIFIED s2@103", "MODIFIED s3@104", "MODIFIED s4@105")
+}
+
 // A replay begins at the time of its address, not at the last change before it, and at the moment now nothing waits.
 func TestReplayBeginsAtItsMoment(t *testing.T) {
 	t.Parallel()

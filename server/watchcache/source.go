@@ -20,3 +20,18 @@ type Source interface {
 	// begins with a list.
 	Seed(ctx context.Context, target keepwatch.Target) error
 }
+
+// Ender is a [Source] that says why a watch cannot go on behind a gap, and what its client can do: the source went
+// back, or a list has shown another content at a revision that was delivered. It is called once a list has ended the
+// gap, by any goroutine.
+type Ender interface {
+	End(gap keepwatch.Gap) error
+}
+
+// lost returns the API's error for a watch that cannot go on behind a gap.
+func (c *Cache) lost(gap keepwatch.Gap) error {
+	if ender, ok := c.source.(Ender); ok {
+		return ender.End(gap)
+	}
+	return errTooOld
+}

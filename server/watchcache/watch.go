@@ -236,7 +236,7 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 	case keepwatch.Gap:
 		if !continues(d) {
 			w.cache.meter.expired()
-			return nil, errTooOld
+			return nil, w.cache.lost(d)
 		}
 		return w.gap(d)
 	}

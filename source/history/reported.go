@@ -393,13 +393,20 @@ type Beside struct {
 }
 
 // MomentOf returns the moment of a stream that belongs to a state of an Event, which is of the stream from: its
-// revision, or without revisions that both have in common, the time at which it was written.
-func (v *View) MomentOf(s *sink.State, from, of sink.Status) (Moment, error) {
+// revision, or without revisions that both have in common, the time at which it was written. If the history of the
+// stream begins later, it is that beginning, and late is true.
+func (v *View) MomentOf(s *sink.State, from, of sink.Status) (m Moment, late bool, err error) {
 	if from.Line == of.Line && s.From.Epoch == of.Progress.Epoch {
-		return Moment{Revision: s.From.Revision}, nil
+		if s.From.Before(of.First) {
+			return Moment{Revision: of.First.Revision}, true, nil
+		}
+		return Moment{Revision: s.From.Revision}, false, nil
 	}
 	written, err := v.EventsWritten(from)(s)
-	return Moment{Time: written}, err
+	if written.Before(of.FirstSeen) {
+		return Moment{Time: of.FirstSeen}, true, err
+	}
+	return Moment{Time: written}, false, err
 }
 
 // Beside returns the state of an object that r names, its Subject or its Related, when r was written last, with its

@@ -200,12 +200,16 @@ func TestMomentOfAnEvent(t *testing.T) {
 	events, late, pods := followed("events", 2, 500), followed("events", 20, 500), followed("pods", 2, 100)
 	other, restored := pods, pods
 	other.Line, restored.Progress.Epoch = 2, 1
+	later, laterElsewhere := followed("pods", 40, 100), followed("pods", 40, 100)
+	laterElsewhere.Line, laterElsewhere.FirstSeen = 2, minute(40)
 	for name, row := range map[string]struct {
 		event    sink.State
 		from, of sink.Status
 		want     string
 	}{
 		"of one etcd":             {event, events, pods, "revision/20"},
+		"before the history":      {event, events, later, "revision/40, late"},
+		"after retention":         {event, events, laterElsewhere, "2026-11-28T10:40:00Z, late"},
 		"of another etcd":         {event, events, other, "2026-11-28T10:10:00Z"},
 		"after a restore":         {event, events, restored, "2026-11-28T10:10:00Z"},
 		"found by a list":         {found, late, other, "2026-11-28T10:10:00Z"},
@@ -213,7 +217,12 @@ func TestMomentOfAnEvent(t *testing.T) {
 		"found, of one etcd":      {found, late, pods, "revision/20"},
 	} {
 		view(t, &tables{status: []sink.Status{row.from}}, func(v *history.View) {
-			if got, err := v.MomentOf(&row.event, row.from, row.of); err != nil || got.String() != row.want {
+			at, late, err := v.MomentOf(&row.event, row.from, row.of)
+			got := at.String()
+			if late {
+				got += ", late"
+			}
+			if err != nil || got != row.want {
 				t.Errorf("%s: %s, %v, want %s", name, got, err, row.want)
 			}
 		})

@@ -72,7 +72,7 @@ const (
 )
 
 // Source is one resource at a moment of the past, and onward. List, Watch and the watch's methods are for one
-// reflector; Newest is safe for concurrent use.
+// reflector; Newest and Passed are safe for concurrent use.
 type Source struct {
 	history *History
 	options SourceOptions
@@ -80,6 +80,7 @@ type Source struct {
 	mu      sync.Mutex
 	at      sink.Point // what List shows
 	reached keepwatch.Revision
+	passed  time.Time // the recorded time of at, since watches could not continue before it; zero before
 	start   time.Time // the recorded time at which the replay begins; zero until it was read
 	begun   time.Time // when the replay of At began; zero before
 	// within is the end of the gap that the replay began in: up to there it shows what there is. It is nil until it was
@@ -205,6 +206,15 @@ func (s *Source) begin(ctx context.Context) {
 	}
 }
 
+// Passed returns the time of the moment that List shows since the last watch could not continue: the end of a gap, or
+// where the history begins since retention has deleted what was before. It is zero if no watch has ended so. It is safe
+// for concurrent use.
+func (s *Source) Passed() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.passed
+}
+
 func (s *Source) advance(to keepwatch.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +241,7 @@ func (s *Source) overtaken(ctx context.Context, v *View, of sink.Status, at sink
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at, s.reached = first, first.Revision
+	s.at, s.reached, s.passed = first, first.Revision, seen
 	if behind := seen.Sub(s.presentLocked()); !s.begun.IsZero() && behind > 0 {
 		s.start = s.start.Add(behind)
 	}
@@ -254,7 +264,7 @@ func isMoved(err error) bool {
 func (s *Source) leap(gap sink.StoredGap, to sink.Point) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at, s.reached = to, to.Revision
+	s.at, s.reached, s.passed = to, to.Revision, gap.Ended
 	if gap.Reason == keepwatch.GapRewind {
 		return keepwatch.Failed(keepwatch.Rewound, "watch %s: the source was restored from a backup after revision %d",
 			s.options.Resource, gap.From)

@@ -20,6 +20,8 @@ type Type struct {
 	// Assumed is true if the database does not have the type: it was derived from an object, or is that of a built-in
 	// kind.
 	Assumed bool
+	// Seen is the time from which on the database has it, zero if it is assumed.
+	Seen time.Time
 }
 
 // Name and Group return the two parts of Resource.
@@ -110,7 +112,7 @@ func (v *View) TypeAt(ctx context.Context, resource string, at time.Time) (*Type
 		if t.Resource != resource {
 			continue
 		}
-		first = &Type{Resource: resource, Type: t.Type}
+		first = &Type{Resource: resource, Type: t.Type, Seen: t.Seen}
 		if at.IsZero() || !t.Seen.After(at) {
 			break
 		}
