@@ -377,9 +377,9 @@ bench-store:
 figures:
 	go test ./internal/testonly/figures -count 1 -update
 
-# Measure what docs/performance.md shows of servers and sinks, and write its tables: three hours, alone on the machine, on a commit.
+# Measure what docs/performance.md shows of servers, sinks and histories, and write its tables: three hours, alone on the machine, on a commit.
 bench-record:
-	for part in real kubernetes proxy sync; do $(MAKE) bench-$$part ARGS="-figures.record $$part $(ARGS)" || exit 1; done
+	for part in real kubernetes proxy sync history; do $(MAKE) bench-$$part ARGS="-figures.record $$part $(ARGS)" || exit 1; done
 	$(MAKE) figures
 
 # keepwatch serve and a real kube-apiserver on the contents of one etcd: about half an

@@ -10,6 +10,7 @@
 //	thin.go    the rows that thinning deletes
 //	retain.go  how long the states of each resource are retained
 //	gaps.go    the gaps as they were read last
+//	origin.go  whether the rows are those of before
 //	rows.go    the rows that a piece inserts and ends
 //	delta.go   a state as what differs from another one
 //	apply.go   the state again
