@@ -287,6 +287,31 @@ func TestDeletedFacts(t *testing.T) {
 	}
 }
 
+// Of many deletions, a report has those of claims and volumes, also in a collection.
+func TestDeletedDataFirst(t *testing.T) {
+	ref := &reference{states: make([]state, 2)}
+	ref.states[1] = state{}
+	o := &outcome{plan: &Plan{Kind: "failing", Place: Place{Step: 1}}, ended: 1}
+	remove := func(verb, resource, namespace, name string) {
+		place := Place{Step: 1, Verb: verb, Resource: resource, Namespace: namespace, Name: name}
+		o.requests = append(o.requests, Request{Place: place, Status: 200, kept: true})
+		ref.states[1][place.key()] = fields{}
+	}
+	for i := range maxFacts {
+		remove("delete", "configmaps", "shop", fmt.Sprint(i))
+	}
+	remove("delete", "persistentvolumeclaims", "shop", "data")
+	remove("deletecollection", "persistentvolumes", "", "")
+	o.differences = []difference{{key: "persistentvolumes data", want: there}}
+	want := []string{
+		"step 1: the operator deletes persistentvolumeclaims shop/data",
+		"step 1: the operator deletes persistentvolumes data in a collection",
+	}
+	if facts := deletedFacts(o, ref); len(facts) != maxFacts+2 || !slices.Equal(facts[:2], want) {
+		t.Errorf("%q", facts)
+	}
+}
+
 const twoVersions = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -227,19 +227,33 @@ func (o *outcome) deletesWrongly(r Request, ref *reference) bool {
 		!(o.joins(r.Step) && ref.deletes[deletion{r.Step - 1, r.key()}])
 }
 
+// deletedFacts has the objects that hold data first: of many facts, a report shows the first ones.
 func deletedFacts(o *outcome, ref *reference) []string {
-	var facts []string
+	var data, others []string
+	add := func(resource, fact string) {
+		if holdsData(resource) {
+			data = append(data, fact)
+		} else {
+			others = append(others, fact)
+		}
+	}
 	for _, r := range o.requests {
 		if o.deletesWrongly(r, ref) {
-			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
+			add(r.Resource, fmt.Sprintf("step %d: the operator deletes %s", r.Step, r.key()))
 		}
 	}
 	for _, d := range o.differences {
 		if d.isMissing() && o.collects(d.key) {
-			facts = append(facts, fmt.Sprintf("step %d: the operator deletes %s in a collection", o.ended, d.key))
+			resource, _, _ := strings.Cut(d.key, " ")
+			add(resource, fmt.Sprintf("step %d: the operator deletes %s in a collection", o.ended, d.key))
 		}
 	}
-	return facts
+	return append(data, others...)
+}
+
+// holdsData reports whether what an object of the type stands for cannot be made again.
+func holdsData(resource string) bool {
+	return resource == "persistentvolumeclaims" || resource == "persistentvolumes"
 }
 
 // needs reports whether a deletion takes an object that the state has. It may take what would have gone anyway, and of
