@@ -23,8 +23,17 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return revision, nil
 }
 
-// Unchanged returns nil: the watches are not silent.
-func (s *source) Unchanged(context.Context, keepwatch.Revision, keepwatch.Revision) error { return nil }
+// Unchanged compares the states at both revisions.
+func (s *source) Unchanged(_ context.Context, from, to keepwatch.Revision) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.epoch().writes {
+		if x.resource == s.resource && x.revision > from && x.revision <= to {
+			return keepwatch.Failed(keepwatch.Silent, "%s has changed at revision %d, after %d", s.resource, x.revision, from)
+		}
+	}
+	return nil
+}
 
 func (s *source) StreamList(context.Context, keepwatch.Revision,
 	func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
