@@ -159,7 +159,7 @@ STORIES = ./real/conformance ./matrix ./judged ./real/proxy ./compat ./examples/
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers EventsEndTogether ExpiredTokens FieldsOfNewerServers \
   FirstWatchOfAShard FourShards InstallFromAProxy KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
-  PersonalHeadlamp PersonalKubectl PersonalPrograms ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
+  PersonalHeadlamp PersonalK9s PersonalKubectl PersonalPrograms ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
 	$(MAKE) --jobs 2 --output-sync=target stories real-parts
 	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
@@ -257,12 +257,13 @@ clients: broker
 	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: the Rust example and kube-rs are NOT tested"; fi
 	@command -v chromium >/dev/null || echo "no chromium: the proxy's page is NOT tested in a browser (make debian)"
 	@command -v elixir >/dev/null || echo "no elixir: the Elixir example is NOT tested (make debian)"
-	@command -v tmux >/dev/null || echo "no tmux: keepwatch top is NOT tested in a terminal (make debian)"
+	@command -v tmux >/dev/null || echo "no tmux: keepwatch top and k9s are NOT tested in a terminal (make debian)"
+	@command -v less >/dev/null || echo "no less: k9s is NOT tested (make debian)"
 
 # Programs that tests use, of Debian's packages. Needs root.
 debian:
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium elixir minisign pgbouncer ruby tmux
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium elixir less minisign pgbouncer ruby tmux
 
 javascript:
 	cd test/matrix/clients/javascript && npm ci --ignore-scripts --no-audit --no-fund

@@ -50,6 +50,8 @@ var (
 	KubeScheduler = Binary{"kube-scheduler", "controlplane", "./kube-scheduler", "k8s.io/kubernetes", ""}
 	// KCP serves workspaces, each of which is like a cluster.
 	KCP = Binary{"kcp", "kcp", "github.com/kcp-dev/kcp/cmd/kcp", "github.com/kcp-dev/kcp", ""}
+	// K9s shows a cluster in a terminal.
+	K9s = Binary{"k9s", "k9s", "github.com/derailed/k9s", "github.com/derailed/k9s", ""}
 	// OpenTelemetry is a collector with the receiver k8sobjects.
 	OpenTelemetry = Binary{"otelcol", "otel", ".",
 		"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/k8sobjectsreceiver", ""}

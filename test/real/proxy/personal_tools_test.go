@@ -58,10 +58,8 @@ func newDeveloper(t *testing.T) *developer {
 	d.bind(developerName, "get")
 	d.must(d.admin.RbacV1().RoleBindings("default").Delete(t.Context(), developerName, metav1.DeleteOptions{}))
 	d.direct = rest.AnonymousClientConfig(d.server.Config())
-	d.through = rest.AnonymousClientConfig(d.front.Config())
-	d.through.Insecure = false
-	d.through.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.front.server.Certificate().Raw})
-	d.direct.BearerToken, d.through.BearerToken = d.token, d.token
+	d.direct.BearerToken = d.token
+	d.through = d.configOf(d.front)
 	for i := range 40 {
 		name := fmt.Sprintf("team-%02d", i)
 		_, err := d.admin.CoreV1().Namespaces().Create(t.Context(),
@@ -80,6 +78,15 @@ func newDeveloper(t *testing.T) *developer {
 		return got.code == http.StatusOK && got.header.Get(proxy.PersonalHeader) == fmt.Sprintf("3/%d", d.all)
 	})
 	return d
+}
+
+// configOf returns the developer's configuration at a proxy.
+func (d *developer) configOf(f *front) *rest.Config {
+	config := rest.AnonymousClientConfig(f.Config())
+	config.Insecure = false
+	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
+	config.BearerToken = d.token
+	return config
 }
 
 // deploy creates a deployment and a config map, whose names have that of their namespace.
