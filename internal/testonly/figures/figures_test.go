@@ -165,7 +165,7 @@ func TestTables(t *testing.T) {
 		"ours alone": {byRow("what", func(row string) bool { return row != "C" }, column{"time", "time", ""}),
 			`| what | time | target |
 |---|---|---|
-| A | 6.00 s | time ≤ 0.1× |
+| A | **6.00 s** | time ≤ 0.1× |
 | B | 12.3 µs |  |
 | D | 1.00 s |  |
 `},

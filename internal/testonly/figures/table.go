@@ -62,7 +62,7 @@ func only(named func(row string) bool, t table) table {
 type column struct{ head, measure, peer string }
 
 // byRow has a line for each row that is named, and a column for each measure: the peer's figure, ours and the ratio,
-// bold if it misses its goal. The last column has the goals, if there are some.
+// which is bold if it misses its goal, as ours alone is. The last column has the goals, if there are some.
 func byRow(first string, named func(row string) bool, columns ...column) table {
 	return func(r *Run) string {
 		head := []string{first}
@@ -95,6 +95,9 @@ func (f *Figure) beside(peer string) string {
 	if peer == "" {
 		if math.IsNaN(f.Value(Ours)) {
 			return ""
+		}
+		if f.Missed {
+			return "**" + f.Unit.Format(f.Value(Ours)) + "**"
 		}
 		return f.Unit.Format(f.Value(Ours))
 	}
