@@ -42,6 +42,8 @@ var parts = []part{
 	{"proxy", "lost-history", "make lost-history SEED=$SEED"},
 	{"proxy", "speed", "make bench-proxy"},
 	{"proxy", "neighbours", "make bench-neighbours"},
+	{"proxy", "personal-cost", "make bench-personal"},
+	{"proxy", "mutants", "go run ./server/internal/testonly/mutants -planted"},
 
 	{"serve", "embedded", "cd test && $GOTEST -timeout 2h ./embedded/... ./envtest ./rawwatch ./follow"},
 	{"serve", "real",
