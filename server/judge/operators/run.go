@@ -67,8 +67,14 @@ func newRun(ctx context.Context, from *world, o Options, steps []step, ref *refe
 	w.traffic.names = r.patterns()
 	if ref != nil {
 		w.given = ref.given
-	} else if w.given, err = from.readGiven(ctx, w.traffic.patterns()); err != nil {
-		return nil, errors.Join(err, w.close())
+	} else {
+		begin := from // as all runs do, except for the addresses of webhooks
+		if o.servesWebhooks() {
+			begin = w
+		}
+		if w.given, err = begin.readGiven(ctx, w.traffic.patterns()); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
 	}
 	r.outcome.given = w.given
 	w.label = fmt.Sprintf("%d %s", o.runs.Add(1), cmp.Or(plan.text(), "without a fault"))

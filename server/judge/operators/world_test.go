@@ -60,3 +60,41 @@ func TestKept(t *testing.T) {
 		t.Errorf("%s, want %s, %v", got, want, err)
 	}
 }
+
+// TestGivenWebhooks checks that a run begins with the operator's webhooks, which are registered for each run: the state
+// of their type is this one as long as nobody writes to it.
+func TestGivenWebhooks(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	writeFile(t, folder+"/hooks.yaml", `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hooks}
+webhooks:
+- name: gadgets.example.com
+  admissionReviewVersions: [v1]
+  clientConfig: {service: {name: webhook-service, namespace: system, path: /validate}}
+  sideEffects: None
+  rules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [gadgets]}]
+`)
+	o, err := Options{Operator: Operator{Command: []string{"none", portWord}}, Webhooks: []string{folder},
+		Workload: folder}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := newWorld(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.close()
+	r, err := newRun(t.Context(), base, o, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.world.close()
+	hooks := typeSet{{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}: true}
+	now, err := r.world.state(t.Context(), hooks)
+	if found := differences(now, r.outcome.given.state.of(hooks)); err != nil || len(now) != 1 || len(found) > 0 {
+		t.Errorf("%d webhooks, %v, %v", len(now), found, err)
+	}
+}
