@@ -64,6 +64,7 @@ func TestLoops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			report := bug{files: 1, plan: "none", roles: true}.judge(t, variant{do: do}, func(o *operators.Options) {
+				o.Quiet = time.Second // in which it asks five times, however slow the machine is
 				o.Patience = 3 * time.Second
 			})
 			restless := func(f operators.Finding) bool { return f.Verdict == operators.Restless }
