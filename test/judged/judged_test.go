@@ -139,15 +139,16 @@ func TestSeededBugs(t *testing.T) {
 	})
 }
 
-// Without a bug, an operator has no finding. With -short one plan disturbs it.
+// Without a bug, an operator has no finding. With -short one plan disturbs it, whose place all of them come to in any
+// run: a seed chooses another one if the writes of a run differ, as on a slow machine.
 func TestCorrectTwins(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, l language) {
-		plans := *plansFlag
+		plans, chosen := *plansFlag, []string{"--limit", fmt.Sprint(*plansFlag)}
 		if testing.Short() {
-			plans = 1
+			plans, chosen = 1, []string{"--plan", "lost-answer:1:create:configmaps:default/web:1"}
 		}
 		for seed := 1; seed <= *seedsFlag; seed++ {
-			r := judge(t, l, nil, "--limit", fmt.Sprint(plans), "--seed", fmt.Sprint(seed), "--patience", "5m")
+			r := judge(t, l, nil, append(chosen, "--seed", fmt.Sprint(seed), "--patience", "5m")...)
 			reached := func(one result) bool { return one.Reached }
 			if len(r.Findings) > 0 || len(r.Results) != plans || !slices.ContainsFunc(r.Results, reached) {
 				t.Errorf("seed %d: %v of %v, %s", seed, r.Findings, r.Results, r.Stopped)
