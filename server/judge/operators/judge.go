@@ -75,6 +75,8 @@ func (r *Report) Err() error {
 		return fmt.Errorf("%d findings", found)
 	case r.Stopped != "":
 		return fmt.Errorf("no plan was run: %s", r.Stopped)
+	case len(r.Results) == 0 && len(r.NoPlace) > 0:
+		return fmt.Errorf("no plan was run: the workload has no place for %s", strings.Join(r.NoPlace, ", "))
 	case failed > 0:
 		return fmt.Errorf("%d plans could not be judged", failed)
 	}

@@ -53,6 +53,25 @@ func TestGaps(t *testing.T) {
 	}
 }
 
+// TestNothingJudged checks that a report is no success if none of the plans that were asked for has run.
+func TestNothingJudged(t *testing.T) {
+	all := []Result{{Plan: Plan{Kind: "downtime"}, Reached: true}}
+	failed := []Result{{Plan: Plan{Kind: "downtime"}, Failed: true, Reason: "the server did not start"}}
+	for want, r := range map[string]*Report{
+		"no plan was run: restless": {Stopped: "restless"},
+		"no plan was run: the workload has no place for conflict, throttled": {NoPlace: []string{"conflict", "throttled"}},
+		"1 plans could not be judged":                                        {Results: failed},
+		"":                                                                   {Results: all, NoPlace: []string{"conflict"}},
+	} {
+		if err := r.Err(); fmt.Sprint(err) != want && (want != "" || err != nil) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := (&Report{}).Err(); err != nil { // with --plan none
+		t.Error(err)
+	}
+}
+
 // TestShownRequests checks that the end of a long record is shown, and what the judge did in between.
 func TestShownRequests(t *testing.T) {
 	o := &outcome{plan: &Plan{Place: Place{Step: 1}}, ended: 2}
