@@ -151,7 +151,7 @@ func (h heartbeats) commands(pods, states int) {
 		began, peak := time.Now(), 0.0
 		p.start(h)
 		for running := true; running; { // the kernel's maximum of an ended process includes the one that started it
-			peak = max(peak, h.peak(p.Process.Pid))
+			peak = max(peak, peakOf(p.Process.Pid))
 			select {
 			case <-p.ended:
 				running = false
@@ -190,7 +190,7 @@ func (h heartbeats) server(states int) {
 		if err != nil {
 			h.Fatal(err)
 		}
-		began := time.Now()
+		began, cpu := time.Now(), h.cpu(past.process.Process.Pid)
 		answer, err := past.client.Do(q)
 		if err != nil {
 			h.Fatal(err)
@@ -201,7 +201,8 @@ func (h heartbeats) server(states int) {
 			h.Fatalf("%s: %s, %d bytes, %v", row.path, answer.Status, n, err)
 		}
 		h.set(row.name, "time", figures.Seconds, time.Since(began).Seconds(), row.goal)
-		peak, goal := h.peak(past.process.Process.Pid), 0.0
+		h.set(row.name, "CPU", figures.Seconds, h.cpu(past.process.Process.Pid)-cpu, 0)
+		peak, goal := peakOf(past.process.Process.Pid), 0.0
 		if row.name == "first LIST of a moment" {
 			goal = 500e6
 		}
@@ -209,10 +210,18 @@ func (h heartbeats) server(states int) {
 	}
 }
 
-// peak returns the peak memory of a process, 0 if it has ended.
-func (h heartbeats) peak(pid int) (bytes float64) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	_, _ = fmt.Sscan(rest, &bytes)
-	return bytes * 1024
+// cpu returns the CPU time of a running process, in hundredths of a second.
+func (h heartbeats) cpu(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ") // behind the name
+	columns := strings.Fields(rest)
+	if err != nil || len(columns) < 13 {
+		h.Fatal(err)
+	}
+	var user, system float64
+	_, err = fmt.Sscan(columns[11]+" "+columns[12], &user, &system)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return (user + system) / 100
 }

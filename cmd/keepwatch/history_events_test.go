@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +95,7 @@ func TestHistoryEvents(t *testing.T) {
 	parallel(t)
 	client, _ := newCluster(t)
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
-	sync := startProcess(t, "sync", "pods,events", "-A", "--to", to)
+	sync := startProcess(t, "sync", "pods,events,deployments.apps", "-A", "--to", to)
 	sync.waitStderr(t, "synced at")
 	const ns = "dying"
 	pod := dyingPod(t, client, ns)
@@ -137,7 +140,9 @@ T +1 +T +Normal +Killing +current +\d+ deleted +0/1 Terminating 3 +Stopping cont
 		killed.Related == nil || killed.Related.Name != "neighbor" || killed.Related.Object.At == "" {
 		t.Errorf("%s", out)
 	}
-	testPageOfEvents(t, servePast(t, to), ns)
+	past := servePast(t, to)
+	testPageOfEvents(t, past, ns)
+	testIncident(t, client, past, to, ns, killed.Object.At)
 	if out, _ := look(t, "events", "po", "web", "-n", ns, "--from", to, "-o", "yaml"); !strings.Contains(out,
 		"because: it ended") {
 		t.Error(out)
@@ -190,4 +195,55 @@ func testPageOfEvents(t *testing.T, past *pastServer, namespace string) {
 	other := readPage(t, past, "/keepwatch/?type=events&name=web.6&namespace="+namespace) // of a type that is not stored
 	other = readPage(t, past, "/keepwatch/"+other.link("added", "ADDED"))
 	other.must(http.StatusOK, "About Deployment dying/web.")
+}
+
+// testIncident goes the way of the first example of docs/history.md: from an Event to the state of then, to who has
+// changed what is wrong, and back to the value before.
+func testIncident(t *testing.T, client kubernetes.Interface, past *pastServer, to, namespace, moment string) {
+	t.Helper()
+	limit := func(memory string) string {
+		t.Helper()
+		pastKubectl(t, "set", "resources", "deployment/web", "-n", namespace, "--limits", "memory="+memory)
+		return memoryOf(t, client, namespace)
+	}
+	pastKubectl(t, "create", "deployment", "web", "--image", "i", "-n", namespace)
+	limit("256Mi")
+	if got := limit("16Mi"); got != "16Mi" {
+		t.Fatalf("the Deployment has %s", got)
+	}
+	code, _, stderr := execute(t, "history", "context", moment, "--kubeconfig", past.kubeconfig)
+	if code != 0 {
+		t.Fatalf("exit %d, %s", code, stderr)
+	}
+	described := pastKubectl(t, "--kubeconfig", past.kubeconfig, "--context", moment, "describe", "pod", "web", "-n",
+		namespace)
+	mustMatch(t, described, `(.*\n)* +Reason: +OOMKilled\n +Exit Code: +137\n(.*\n)*Events:\n(.*\n)* +Normal +Started .*\n(.*\n)*`)
+	if strings.Contains(described, "BackOff") {
+		t.Errorf("an Event of later: %s", described)
+	}
+	var memory []string
+	waitFor(t, func() bool {
+		_, blame, _ := execute(t, "history", "blame", "deployment/web", "-n", namespace, "--from", to)
+		memory = regexp.MustCompile(`(?m)^(\d+) .*kubectl-set +\S+limits.memory +"16Mi" +"256Mi"`).FindStringSubmatch(blame)
+		return memory != nil
+	})
+	revision, err := strconv.Atoi(memory[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := execute(t, "history", "restore", "deployment/web", "-n", namespace, "--at",
+		fmt.Sprintf("revision/%d", revision-1), "--from", to, "--dry-run=false", "--force-conflicts")
+	if code != 0 || memoryOf(t, client, namespace) != "256Mi" {
+		t.Errorf("exit %d, %s%s: the Deployment has %s", code, stdout, stderr, memoryOf(t, client, namespace))
+	}
+}
+
+// memoryOf returns the limit of the Deployment web.
+func memoryOf(t *testing.T, client kubernetes.Interface, namespace string) string {
+	t.Helper()
+	web, err := client.AppsV1().Deployments(namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return web.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String()
 }

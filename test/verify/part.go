@@ -33,6 +33,9 @@ var parts = []part{
 		"$GOTEST -timeout 2h ./cmd/keepwatch -run '^TestHistoryRestore$' -args -restore.objects 20000 -restore.seed $SEED"},
 	{"sinks", "past-authority",
 		"$GOTEST -timeout 1h ./cmd/keepwatch -run '^TestPastAuthority$' -args -past.requests 20000 -past.seed $SEED"},
+	{"sinks", "past-beside",
+		"$GOTEST -timeout 5h ./cmd/keepwatch -run '^TestHistoryBesideSync$' -args -beside.for 3h -beside.seed $SEED"},
+	{"sinks", "past-speed", "make bench-history"},
 	{"sinks", "compared", "make compared"},
 	{"sinks", "speed", "make bench-sync"},
 
