@@ -249,7 +249,8 @@ func (o *onlookers) onlooker(name string) *onlooker {
 func (o *onlookers) tokenOf(name string) string {
 	o.Helper()
 	token, err := o.admin.CoreV1().ServiceAccounts("default").CreateToken(o.Context(), name,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(24 * 60 * 60))}},
+		metav1.CreateOptions{}) // a run takes hours
 	o.must(err)
 	return token.Status.Token
 }
@@ -487,6 +488,9 @@ func (o *onlookers) settle(step int) {
 	for _, u := range o.all {
 		var got, want []string
 		await.True(o, fmt.Sprintf("step %d: %s has what it may see", step, u.name), func() bool {
+			if u.program != nil {
+				o.supervise(u.program)
+			}
 			got, want = u.has(), nil
 			for _, namespace := range o.namespaces {
 				list, err := u.direct.CoreV1().ConfigMaps(namespace).List(o.Context(), metav1.ListOptions{})
