@@ -40,13 +40,17 @@ var errDeleted = errors.New(
 // missing are the codes of a table and of a schema that do not exist.
 var missing = []string{"42P01", "3F000"}
 
+// isOneOf reports whether a code is one of several, or of a class of them.
+func isOneOf(code string, all []string) bool {
+	return slices.ContainsFunc(all, func(prefix string) bool {
+		return code == prefix || len(prefix) == 2 && strings.HasPrefix(code, prefix)
+	})
+}
+
 // failure makes an error that another attempt may not meet a [sink.Unavailable].
 func (s *Sink) failure(err error) error {
 	named := fmt.Errorf("postgres: %w", err)
 	if reported := (*pgconn.PgError)(nil); errors.As(err, &reported) {
-		is := func(prefix string) bool {
-			return reported.Code == prefix || len(prefix) == 2 && len(reported.Code) > 2 && reported.Code[:2] == prefix
-		}
 		// PgBouncer's, with the code of a broken connection
 		if strings.Contains(reported.Message, "unsupported startup parameter") {
 			return fmt.Errorf(
@@ -54,13 +58,13 @@ func (s *Sink) failure(err error) error {
 				err)
 		}
 		switch {
-		case s.opened && slices.ContainsFunc(missing, is):
+		case s.opened && isOneOf(reported.Code, missing):
 			return fmt.Errorf("postgres: %w: %w", errDeleted, err)
-		case is("42P07"): // duplicate_table: of a view, too
+		case reported.Code == "42P07": // duplicate_table: of a view, too
 			return fmt.Errorf("postgres: a table or view of another program is in the way: rename it, or give another schema "+
 				"in the address, with search_path: %w", err)
 		}
-		if slices.ContainsFunc(retried, is) || s.opened && slices.ContainsFunc(configured, is) {
+		if isOneOf(reported.Code, retried) || s.opened && isOneOf(reported.Code, configured) {
 			return &sink.Unavailable{Err: named}
 		}
 		return named

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/testonly/await"
 	"github.com/keepwatch/keepwatch/sinks/postgres"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 	"github.com/keepwatch/keepwatch/stream"
@@ -363,6 +364,50 @@ func testGroupsRefused(t *testing.T, server *pgtest.Server) {
 		t.Errorf("%d states are in %d groups", states, groups)
 	}
 	checkValues(t, server, schema, 9)
+}
+
+// testGroupsOldRead opens a schema of format 8 whose views are read meanwhile. Who reads waits, and neither is ended.
+func testGroupsOldRead(t *testing.T, server *pgtest.Server) {
+	const schema = "read_old"
+	s := postgres.New(server.URL(schema)+"&application_name=migration", postgres.Options{})
+	open(t, s)
+	s.Close()
+	server.SQL(undoNinth(schema) + `UPDATE read_old.keepwatch SET format = 8; SET search_path = read_old; CREATE ROLE "Other Owner";
+		CREATE VIEW mine AS SELECT r.object FROM resources r JOIN pg_class ON relname = r.name; GRANT USAGE, CREATE ON SCHEMA read_old TO "Other Owner";
+		ALTER VIEW mine OWNER TO "Other Owner"; GRANT SELECT ON resources TO "Other Owner"; CREATE VIEW nested AS SELECT * FROM mine`)
+	tx, err := read(t, server.URL(schema)).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `LOCK TABLE gaps`); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func(application string) {
+		t.Helper()
+		await.True(t, application+" to wait", func() bool {
+			return server.SQL(`SELECT count(*) FROM pg_stat_activity WHERE application_name = '`+application+
+				`' AND wait_event_type = 'Lock'`) == "1"
+		})
+	}
+	opened, found := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := s.Open(t.Context(), sinktest.Streams())
+		opened <- err
+	}()
+	waiting("migration") // for gaps, the last of its locks
+	reader := read(t, server.URL(schema)+"&application_name=reader")
+	go func() { found <- reader.QueryRow(`SELECT count(*) FROM nested`).Scan(new(int)) }()
+	waiting("reader")
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-opened, <-found); err != nil {
+		t.Error(err)
+	}
+	if owner := server.SQL(`SELECT relowner::regrole FROM pg_class WHERE oid = 'read_old.mine'::regclass`); owner != `"Other Owner"` {
+		t.Errorf("the owner of the view is %s", owner)
+	}
 }
 
 // testNoLZ4 checks that nothing is grouped where the groups would take as much as the states.

@@ -240,6 +240,11 @@ func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
 	case format == 0 && s.opened:
 		return errDeleted
 	case format > 0 && format < len(migrations):
+		if format < groupsFormat {
+			if err := lockViews(ctx, tx, format); err != nil {
+				return fmt.Errorf("make the tables: %w", err)
+			}
+		}
 		// A migration waits for readers before its work: after the limit of the wait, its indexes would be lost.
 		if _, err := tx.Exec(ctx, `LOCK TABLE keepwatch, resources, cursors, gaps`); err != nil {
 			return fmt.Errorf("make the tables: %w", err)
@@ -258,7 +263,7 @@ func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
 func makeFormat(ctx context.Context, tx pgx.Tx, format int) (err error) {
 	var views []userView
 	if format == groupsFormat {
-		if views, err = viewsOf(ctx, tx); err != nil {
+		if views, err = viewsOf(ctx, tx, format-1); err != nil {
 			return err
 		}
 	}

@@ -91,6 +91,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("groups", func(t *testing.T) { testGroups(t, server) })
 	t.Run("groups of an older format", func(t *testing.T) { testGroupsOld(t, server) })
 	t.Run("views in the way", func(t *testing.T) { testViewsInTheWay(t, server) })
+	t.Run("readers of an older format", func(t *testing.T) { testGroupsOldRead(t, server) })
 	t.Run("groups refused", func(t *testing.T) { testGroupsRefused(t, server) })
 	t.Run("few states", func(t *testing.T) { testFewStates(t, server) })
 	t.Run("no lz4", func(t *testing.T) { testNoLZ4(t, server) })

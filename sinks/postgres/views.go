@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/keepwatch/keepwatch/sinks/internal/history"
 )
@@ -19,7 +21,7 @@ const (
 			OR classid = 'pg_rewrite'::regclass AND 'v' <> (SELECT relkind FROM pg_rewrite r JOIN pg_class v ON v.oid = ev_class
 				WHERE r.oid = objid))
 		ORDER BY 1 LIMIT 1`
-	selectViews = `SELECT DISTINCT v.oid, v.oid::regclass::text, coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', ''),
+	selectViews = `SELECT DISTINCT v.oid, v.oid::regclass::text, relowner::regrole::text, coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', ''),
 			pg_get_viewdef(v.oid)
 		FROM pg_depend d JOIN pg_rewrite r ON r.oid = objid JOIN pg_class v ON v.oid = ev_class
 		WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = 'resources'::regclass
@@ -34,11 +36,36 @@ const (
 )
 
 // userView is a view of a user that reads the table resources.
-type userView struct{ name, options, definition string }
+type userView struct{ name, owner, options, definition string }
 
-// viewsOf returns the views of users that read the table resources. Those of this package read current states alone,
-// which the table states has.
-func viewsOf(ctx context.Context, tx pgx.Tx) ([]userView, error) {
+// cannotFollow makes an error that another attempt would meet again a sentence about a view.
+func (v userView) cannotFollow(err error) error {
+	if reported, ok := errors.AsType[*pgconn.PgError](err); ok && isOneOf(reported.Code, retried) {
+		return err
+	}
+	return fmt.Errorf("the table resources becomes a view, and the view %s cannot follow: drop it, start again, and make "+
+		"it anew: %w", v.name, err)
+}
+
+// lockViews locks the views of users that read the table resources of a format. Who reads one locks it before the
+// table: if the table were locked first, each would wait for the other, and Postgres would end the migration.
+func lockViews(ctx context.Context, tx pgx.Tx, format int) error {
+	views, err := viewsOf(ctx, tx, format)
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		// LOCK would lock all that the view reads, for which its owner may have no right. This changes nothing.
+		if _, err := tx.Exec(ctx, "ALTER VIEW "+v.name+" OWNER TO "+v.owner); err != nil {
+			return v.cannotFollow(err)
+		}
+	}
+	return nil
+}
+
+// viewsOf returns the views of users that read the table resources of a format. Those of this package read current
+// states alone, which the table states has.
+func viewsOf(ctx context.Context, tx pgx.Tx, format int) ([]userView, error) {
 	var blocking string
 	switch err := tx.QueryRow(ctx, selectBlocking).Scan(&blocking); err {
 	case pgx.ErrNoRows:
@@ -48,7 +75,7 @@ func viewsOf(ctx context.Context, tx pgx.Tx) ([]userView, error) {
 	default:
 		return nil, err
 	}
-	streams, err := statusIn(ctx, tx, groupsFormat-1)
+	streams, err := statusIn(ctx, tx, format)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +88,7 @@ func viewsOf(ctx context.Context, tx pgx.Tx) ([]userView, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (v userView, err error) {
-		return v, row.Scan(nil, &v.name, &v.options, &v.definition)
+		return v, row.Scan(nil, &v.name, &v.owner, &v.options, &v.definition)
 	})
 }
 
@@ -82,10 +109,8 @@ func redirect(ctx context.Context, tx pgx.Tx, views []userView) error {
 		}
 	}
 	for _, v := range views {
-		_, err := tx.Exec(ctx, "CREATE OR REPLACE VIEW "+v.name+" "+v.options+" AS "+v.definition)
-		if err != nil {
-			return fmt.Errorf("the table resources becomes a view, and the view %s cannot follow: drop it, start again, and "+
-				"make it anew: %w", v.name, err)
+		if _, err := tx.Exec(ctx, "CREATE OR REPLACE VIEW "+v.name+" "+v.options+" AS "+v.definition); err != nil {
+			return v.cannotFollow(err)
 		}
 	}
 	return nil
