@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,7 +92,6 @@ func (g *grouper) step(ctx context.Context, tx pgx.Tx, now time.Time, messages, 
 	if !g.able || now.Sub(g.done) < min(groupEvery, g.whole) {
 		return nil
 	}
-	most := stepBytes + 2*bytes
 	limit := stepRows + 2*messages // more than are added, or it would not come to an end
 	b := g.behind
 	rows, err := tx.Query(ctx, selectWhole, b.resource, b.namespace, b.name, b.id, limit)
@@ -108,27 +108,15 @@ func (g *grouper) step(ctx context.Context, tx pgx.Tx, now time.Time, messages, 
 	if more {
 		found = withoutLast(found)
 	}
-	groups := g.plan(found, now)
-	for i := range groups {
-		for _, s := range groups[i] {
-			most -= s.bytes
-		}
-		if most <= 0 && i < len(groups)-1 { // the next batch continues
-			groups, more = groups[:i+1], true
-			found = groups[i]
-		}
-		if most <= 0 {
-			break
-		}
-	}
+	groups, looked := g.plan(found, now, stepBytes+2*bytes)
 	if err := joinGroups(ctx, tx, groups); err != nil {
 		return err
 	}
-	if !more {
+	if !more && looked == len(found) {
 		g.done, g.behind = now, wholeState{}
 		return nil
 	}
-	g.behind = found[len(found)-1]
+	g.behind = found[looked-1]
 	return nil
 }
 
@@ -145,38 +133,76 @@ func withoutLast(states []wholeState) []wholeState {
 	return states[:n]
 }
 
-// plan returns the groups that states make which are in the order of the primary key.
-func (g *grouper) plan(states []wholeState, now time.Time) (groups [][]wholeState) {
-	var group []wholeState
-	size := 0
-	end := func() {
-		if len(group) > 1 && size >= g.least {
-			groups = append(groups, group)
+// plan returns the groups that states make which are in the order of the primary key, and how many of them it has
+// looked at: it ends behind most bytes.
+func (g *grouper) plan(states []wholeState, now time.Time, most int) (groups [][]wholeState, looked int) {
+	var open []*openGroup // of one resource, each of another time
+	end := func(group *openGroup) {
+		if len(group.states) > 1 && group.bytes >= g.least {
+			groups = append(groups, group.states)
 		}
-		group, size = nil, 0
 	}
-	for len(states) > 0 {
-		var of []wholeState
-		n := 0
-		for ; n < len(states) && states[n].isOf(states[0]); n++ {
-			if s := states[n]; now.Sub(s.ended) > g.whole && s.bytes <= maxGrouped {
-				of = append(of, s)
+	for looked < len(states) && most > 0 {
+		first, next := states[looked], looked
+		var of []int
+		for ; next < len(states) && states[next].isOf(first); next++ {
+			if s := states[next]; now.Sub(s.ended) > g.whole && s.bytes <= maxGrouped {
+				of = append(of, next)
 			}
 		}
-		states = states[n:]
-		if len(of) == 0 || len(of) < g.few && !of[len(of)-1].deleted && now.Sub(of[0].ended) < waitTime {
+		looked = next
+		if len(of) == 0 || len(of) < g.few && !states[of[len(of)-1]].deleted && now.Sub(states[of[0]].ended) < waitTime {
 			continue
 		}
-		for _, s := range of {
-			if len(group) > 0 && (len(group) == maxMembers || size+s.bytes > groupBytes ||
-				s.resource != group[0].resource || s.ended.Sub(group[0].ended).Abs() > groupSpan) {
-				end()
+		if len(open) > 0 && open[0].states[0].resource != first.resource {
+			for _, group := range open {
+				end(group)
 			}
-			group, size = append(group, s), size+s.bytes
+			open = nil
+		}
+		for _, i := range of {
+			if most <= 0 { // the next batch continues
+				looked = i
+				break
+			}
+			s, age := states[i], now.Sub(states[i].ended)
+			most -= s.bytes
+			at := slices.IndexFunc(open, func(group *openGroup) bool { return group.spans(age) <= groupSpan })
+			switch {
+			case at < 0:
+				at = len(open)
+				open = append(open, &openGroup{})
+			case len(open[at].states) == maxMembers || open[at].bytes+s.bytes > groupBytes:
+				end(open[at])
+				open[at] = &openGroup{}
+			}
+			open[at].add(s, age)
 		}
 	}
-	end()
-	return groups
+	for _, group := range open {
+		end(group)
+	}
+	return groups, looked
+}
+
+// openGroup is a group that others may join.
+type openGroup struct {
+	states           []wholeState
+	bytes            int
+	youngest, oldest time.Duration // since the ends of its states
+}
+
+// spans returns the time between the ends of its states and of another one.
+func (g *openGroup) spans(age time.Duration) time.Duration {
+	return max(g.oldest, age) - min(g.youngest, age)
+}
+
+func (g *openGroup) add(s wholeState, age time.Duration) {
+	if len(g.states) == 0 {
+		g.youngest, g.oldest = age, age
+	}
+	g.youngest, g.oldest = min(g.youngest, age), max(g.oldest, age)
+	g.states, g.bytes = append(g.states, s), g.bytes+s.bytes
 }
 
 // joinGroups makes groups of states.

@@ -228,6 +228,34 @@ func testFewStates(t *testing.T, server *pgtest.Server) {
 	checkGroups(t, server, "few")
 }
 
+// testSlowObjects checks that states of objects that seldom change join those of others that ended in the same day,
+// also if all of them were stored before.
+func testSlowObjects(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("slow_objects"), postgres.Options{})
+	s.SetGroup(10_000*time.Hour, 1, 0)
+	open(t, s)
+	c := &changes{t: t, s: s}
+	begin := time.Now().Add(-700 * time.Hour)
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	c.write(6, begin, keepwatch.Added, names...)
+	for i := range 20 {
+		for j, name := range names {
+			c.write(6, begin.Add(time.Duration(30*(i+1)+4*j)*time.Hour), keepwatch.Modified, name)
+		}
+	}
+	s.SetGroup(time.Millisecond, 1, 0)
+	c.write(6, begin.Add(690*time.Hour), keepwatch.Modified, "a")
+	if got := server.SQL(`SELECT count(*) FILTER (WHERE group_id IS NULL), count(DISTINCT group_id) < 40 FROM slow_objects.states
+		WHERE seen_to < now() - interval '12 hours'`); got != "0|t" {
+		t.Errorf("states in no group, and whether there are few groups: %s", got)
+	}
+	if got := server.SQL(`SELECT max(span) <= interval '24 hours' FROM (SELECT max(seen_to) - min(seen_to) AS span
+		FROM slow_objects.states WHERE group_id IS NOT NULL GROUP BY group_id) spans`); got != "t" {
+		t.Error("a group spans more than a day")
+	}
+	checkValues(t, server, "slow_objects", 6*21+1)
+}
+
 // testGroupsOld opens a schema of format 8, with views of users and with rights. The views and roles read the states of
 // groups, and a history that was opened before does.
 func testGroupsOld(t *testing.T, server *pgtest.Server) {

@@ -94,6 +94,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("readers of an older format", func(t *testing.T) { testGroupsOldRead(t, server) })
 	t.Run("groups refused", func(t *testing.T) { testGroupsRefused(t, server) })
 	t.Run("few states", func(t *testing.T) { testFewStates(t, server) })
+	t.Run("slow objects", func(t *testing.T) { testSlowObjects(t, server) })
 	t.Run("no lz4", func(t *testing.T) { testNoLZ4(t, server) })
 	t.Run("a damaged group", func(t *testing.T) { testGroupDamaged(t, server) })
 	t.Run("thinning", func(t *testing.T) { testThinning(t, server) })
