@@ -366,34 +366,6 @@ func testViewsInTheWay(t *testing.T, server *pgtest.Server) {
 	open(t, s)
 }
 
-// testGroupsRefused checks that a transaction that fails leaves no group behind, and that the next one makes it.
-func testGroupsRefused(t *testing.T, server *pgtest.Server) {
-	const schema = "groups_refused"
-	s := postgres.New(server.URL(schema), postgres.Options{})
-	s.SetGroup(0, 1, 0)
-	open(t, s)
-	refuse := refuser(server, schema)
-	c := &changes{t: t, s: s}
-	now := time.Now().Add(-time.Hour)
-	c.write(1, now, keepwatch.Added, "web")
-	allow := refuse("INSERT", "groups")
-	c.write(1, now.Add(time.Second), keepwatch.Modified, "web")
-	c.write(1, now.Add(2*time.Second), keepwatch.Modified, "web")
-	if err := c.try(1, now.Add(3*time.Second), keepwatch.Modified, "web"); err == nil {
-		t.Error("the batch was not refused")
-	}
-	allow()
-	checkValues(t, server, schema, 3)
-	c.at--
-	for i := range 6 {
-		c.write(1, now.Add(time.Duration(3+i)*time.Second), keepwatch.Modified, "web")
-	}
-	if states, groups, _ := groupedSizes(server, schema); states < 6 || groups == 0 {
-		t.Errorf("%d states are in %d groups", states, groups)
-	}
-	checkValues(t, server, schema, 9)
-}
-
 // testGroupsOldRead opens a schema of format 8 whose views are read meanwhile. Who reads waits, and neither is ended.
 func testGroupsOldRead(t *testing.T, server *pgtest.Server) {
 	const schema = "read_old"
@@ -436,6 +408,34 @@ func testGroupsOldRead(t *testing.T, server *pgtest.Server) {
 	if owner := server.SQL(`SELECT relowner::regrole FROM pg_class WHERE oid = 'read_old.mine'::regclass`); owner != `"Other Owner"` {
 		t.Errorf("the owner of the view is %s", owner)
 	}
+}
+
+// testGroupsRefused checks that a transaction that fails leaves no group behind, and that the next one makes it.
+func testGroupsRefused(t *testing.T, server *pgtest.Server) {
+	const schema = "groups_refused"
+	s := postgres.New(server.URL(schema), postgres.Options{})
+	s.SetGroup(0, 1, 0)
+	open(t, s)
+	refuse := refuser(server, schema)
+	c := &changes{t: t, s: s}
+	now := time.Now().Add(-time.Hour)
+	c.write(1, now, keepwatch.Added, "web")
+	allow := refuse("INSERT", "groups")
+	c.write(1, now.Add(time.Second), keepwatch.Modified, "web")
+	c.write(1, now.Add(2*time.Second), keepwatch.Modified, "web")
+	if err := c.try(1, now.Add(3*time.Second), keepwatch.Modified, "web"); err == nil {
+		t.Error("the batch was not refused")
+	}
+	allow()
+	checkValues(t, server, schema, 3)
+	c.at--
+	for i := range 6 {
+		c.write(1, now.Add(time.Duration(3+i)*time.Second), keepwatch.Modified, "web")
+	}
+	if states, groups, _ := groupedSizes(server, schema); states < 6 || groups == 0 {
+		t.Errorf("%d states are in %d groups", states, groups)
+	}
+	checkValues(t, server, schema, 9)
 }
 
 // testNoLZ4 checks that nothing is grouped where the groups would take as much as the states.

@@ -386,13 +386,14 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 }
 
 // ensureView makes the view of a resource, if there is none: to replace it, a transaction waits for all who read it. A
-// migration that changes createView must drop the views. A table or view of its name that does not read the table
-// states is not ours: CREATE VIEW then fails.
+// migration that changes createView must drop the views. A view of its name may be a user's that reads the states in
+// another way. A table, or a view of something else, is not ours: CREATE VIEW then fails.
 func ensureView(ctx context.Context, tx pgx.Tx, resource string) error {
 	name, exists := history.ViewName(resource), false
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
 		JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-		WHERE v.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND v.relname = $1 AND d.refobjid = 'states'::regclass)`,
+		WHERE v.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND v.relname = $1
+			AND d.refobjid IN ('states'::regclass, 'resources'::regclass))`,
 		name).Scan(&exists); err != nil || exists {
 		return err
 	}

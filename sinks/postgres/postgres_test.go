@@ -276,6 +276,15 @@ func testInTheWay(t *testing.T, server *pgtest.Server) {
 			t.Errorf("%s: %v", object, err)
 		}
 	}
+	server.SQL(`DROP SCHEMA way CASCADE`)
+	s := postgres.New(server.URL("way"), postgres.Options{})
+	for _, table := range []string{"states", "resources"} {
+		open(t, s)
+		s.Close()
+		server.SQL(`SET search_path = way; DROP VIEW current_pods; CREATE VIEW current_pods AS SELECT name FROM ` + table)
+	}
+	open(t, s) // with a view of the user's
+	s.Close()
 }
 
 // testEncodings stores every character: in a database that has no place for it nothing is stored, and a default of the
