@@ -17,6 +17,7 @@ import (
 type History struct {
 	address string
 	gaps    history.Gaps
+	origin  history.Origin
 	slots   chan struct{} // has an element for each snapshot that is read
 
 	mu     sync.Mutex
@@ -25,13 +26,14 @@ type History struct {
 	// tables tells the tables that were opened apart from others of their names. What was read of them may be in the
 	// memory of others, so that no other ones are read ever. It is empty until they were found.
 	tables string
+	typed  bool // they have the table types
 }
 
 // maxSnapshots bounds the snapshots that are read at a time, and the connections. Others wait.
 const maxSnapshots = 8
 
 // OpenHistory connects to an address. It returns an error if the schema has no tables of keepwatch sync, or those of
-// a newer one. If they are dropped, or made anew, each snapshot is a [sink.Unavailable] from then on.
+// a newer one. If they are dropped, emptied, or made anew, each snapshot is a [sink.Unavailable] from then on.
 func OpenHistory(ctx context.Context, address string) (*History, error) {
 	h := &History{address: address, slots: make(chan struct{}, maxSnapshots)}
 	if err := h.Snapshot(ctx, func(sink.Snapshot) error { return nil }); err != nil {
@@ -73,7 +75,7 @@ func isMissing(err error) bool {
 // that were made after its beginning: without the locks, those would be empty.
 func (h *History) hold(ctx context.Context, tx pgx.Tx) (int, error) {
 	h.mu.Lock()
-	opened := h.tables != ""
+	opened, typed := h.tables != "", h.typed
 	h.mu.Unlock()
 	var err error
 	if !opened { // a schema without the tables is told from one that lacks some
@@ -85,10 +87,17 @@ func (h *History) hold(ctx context.Context, tx pgx.Tx) (int, error) {
 	}
 	var tables string
 	var format *int
+	first := `''`
 	if err == nil {
+		if typed {
+			first = firstType
+		}
 		err = tx.QueryRow(ctx, `SELECT (SELECT format FROM keepwatch), concat_ws(' ', to_regclass('keepwatch')::oid,
 			CASE WHEN (SELECT format FROM keepwatch) < $1 THEN to_regclass('resources') ELSE to_regclass('states') END::oid,
-			to_regclass('cursors')::oid, to_regclass('gaps')::oid)`, groupsFormat).Scan(&format, &tables)
+			to_regclass('cursors')::oid, to_regclass('gaps')::oid), `+first, groupsFormat).Scan(&format, &tables, &first)
+	}
+	if err == nil && !typed && format != nil && *format >= typesFormat { // at the opening, or after a migration
+		err = tx.QueryRow(ctx, `SELECT `+firstType).Scan(&first)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,9 +115,16 @@ func (h *History) hold(ctx context.Context, tx pgx.Tx) (int, error) {
 	if err := history.CheckFormat(*format, len(migrations)); err != nil {
 		return 0, err
 	}
-	h.tables = tables
+	if err := h.origin.Check(first); err != nil {
+		return 0, err
+	}
+	h.tables, h.typed = tables, *format >= typesFormat
 	return *format, nil
 }
+
+// firstType describes the first row of types. TRUNCATE leaves the tables, but not that row.
+const firstType = `coalesce((SELECT concat_ws(' ', id, resource, extract(epoch FROM seen)) FROM types
+	ORDER BY id LIMIT 1), '')`
 
 // undefinedTable is the SQLSTATE of a table that does not exist.
 const undefinedTable = "42P01"

@@ -35,7 +35,8 @@ func snapshotOf(t *testing.T, url string) func(func(sink.Snapshot) error) {
 // an older format.
 func testHistory(t *testing.T, server *pgtest.Server) {
 	url := server.URL("history")
-	sinktest.TestHistory(t, postgres.New(url, postgres.Options{}), snapshotOf(t, url))
+	first := postgres.New(url, postgres.Options{})
+	sinktest.TestHistory(t, first, snapshotOf(t, url))
 	later := server.URL("history_later")
 	sinktest.TestHistoryBeginsLater(t, postgres.New(later, postgres.Options{Retention: time.Hour}), snapshotOf(t, later))
 	ofTypes := server.URL("history_types")
@@ -66,11 +67,16 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	sinktest.TestHistoryOfAnIncompleteList(t, postgres.New(incomplete, postgres.Options{Retention: time.Hour}),
 		snapshotOf(t, incomplete))
 
-	history, err := postgres.OpenHistory(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
+	opened := func() *postgres.History {
+		t.Helper()
+		h, err := postgres.OpenHistory(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = h.Close() }) // it has changed nothing
+		return h
 	}
-	defer history.Close()
+	history := opened()
 	status := func() error {
 		return history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
 			_, err := tables.Status(t.Context())
@@ -86,11 +92,10 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	}
 	testBeside(t, server, history)
 	server.SQL(undoNinth("history") + `ALTER TABLE history.gaps DROP COLUMN began, DROP COLUMN ended; DROP TABLE history.types; DROP INDEX history.resources_from, history.resources_to; UPDATE history.keepwatch SET format = 3;
-		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen`)
-	// Also with the connection from before: a sync of another version may change the tables meanwhile.
-	if err := status(); err != nil {
-		t.Errorf("tables that have changed: %v", err)
-	}
+		ALTER TABLE history.cursors DROP COLUMN first_epoch, DROP COLUMN first_revision, DROP COLUMN first_seen;
+		ALTER TABLE history.keepwatch DROP COLUMN thinned; ALTER TABLE history.resources DROP COLUMN bytes;
+		DROP TABLE history.thinning; DROP INDEX history.resources_aged`)
+	history = opened()
 	snapshotOf(t, url)(func(tables sink.Snapshot) error {
 		all, err := tables.Status(t.Context())
 		types, err2 := tables.Types(t.Context())
@@ -99,6 +104,19 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 		}
 		return nil
 	})
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	newer := postgres.New(url, postgres.Options{})
+	open(t, newer)
+	for range 2 { // also with the connection from before: a sync of another version may change the tables meanwhile
+		if err := status(); err != nil {
+			t.Errorf("tables that have changed: %v", err)
+		}
+	}
+	if err := newer.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // endReaders ends the sessions that have read a snapshot. They end a moment after they were told to.
@@ -277,8 +295,8 @@ func testNewerTables(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-// testOtherTables drops the tables of a history, and lets another sync make them anew: no snapshot is of those. Those
-// of a snapshot stay until its end.
+// testOtherTables empties the tables of a history, and drops them, and lets another sync fill or make them anew: no
+// snapshot is of those. Those of a snapshot stay until its end.
 func testOtherTables(t *testing.T, server *pgtest.Server) {
 	url := server.URL("made_anew")
 	sync := func() {
@@ -290,6 +308,8 @@ func testOtherTables(t *testing.T, server *pgtest.Server) {
 		}
 	}
 	sync()
+	const stored = `INSERT INTO made_anew.types (resource, seen, type) VALUES ('pods', now(), '{}')`
+	server.SQL(stored)
 	history, err := postgres.OpenHistory(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +319,7 @@ func testOtherTables(t *testing.T, server *pgtest.Server) {
 		AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'made_anew'::regnamespace AND relkind = 'r')`
 	read := func() error {
 		return history.Snapshot(t.Context(), func(tables sink.Snapshot) error {
-			if n := server.SQL(locked); n != "5" {
+			if n := server.SQL(locked); n != "6" {
 				t.Errorf("%s tables are locked", n)
 			}
 			_, err := tables.Status(t.Context())
@@ -321,6 +341,18 @@ func testOtherTables(t *testing.T, server *pgtest.Server) {
 	server.SQL(`ALTER SCHEMA elsewhere RENAME TO made_anew`)
 	if err := read(); err != nil {
 		t.Errorf("back: %v", err)
+	}
+	server.SQL(`TRUNCATE made_anew.states, made_anew.groups, made_anew.cursors, made_anew.gaps, made_anew.types RESTART IDENTITY`)
+	refuses("emptied")
+	sync()
+	server.SQL(stored)
+	refuses("filled anew")
+	if history, err = postgres.OpenHistory(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	defer history.Close()
+	if err := read(); err != nil {
+		t.Errorf("opened anew: %v", err)
 	}
 	server.SQL(`DROP SCHEMA made_anew CASCADE`)
 	refuses("dropped")

@@ -112,6 +112,9 @@ CREATE VIEW resources AS
     full_name, sum, bytes FROM states;
 `}
 
+// typesFormat is the format that has the table types.
+const typesFormat = 4
+
 // groupsFormat is the format that has the table states behind the view resources.
 const groupsFormat = 9
 
