@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 )
 
 // socket is the response to a WATCH by a WebSocket: each event is a message. A watch that is refused is answered by
@@ -28,7 +27,7 @@ type socket struct {
 // withSocket returns the response and the request of a watch by a WebSocket, and how it ends. Other requests are as
 // they were.
 func withSocket(w http.ResponseWriter, q *http.Request) (http.ResponseWriter, *http.Request, func()) {
-	if !wsstream.IsWebSocketRequest(q) {
+	if !websocket.IsWebSocketUpgrade(q) {
 		return w, q, func() {}
 	}
 	ctx, cancel := context.WithCancel(q.Context())
