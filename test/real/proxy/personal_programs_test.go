@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"encoding/pem"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -37,6 +39,22 @@ type personalProgram struct {
 	synced bool
 	failed string            // the last error that it has shown, with its time
 	fold   map[string]string // "UID/revision" by name
+	asked  []*exchange       // its last requests
+}
+
+// exchange is a request of a program.
+type exchange struct {
+	began, ended time.Time // ended is zero while it is answered
+	url          string
+	code         int // zero before the answer begins
+}
+
+func (e *exchange) String() string {
+	end := "open"
+	if !e.ended.IsZero() {
+		end = e.ended.UTC().Format(time.TimeOnly)
+	}
+	return fmt.Sprintf("%s to %s: %d %s", e.began.UTC().Format(time.TimeOnly), end, e.code, e.url)
 }
 
 // everything is the namespace that programs follow. On the way to the proxy it becomes all namespaces.
@@ -104,12 +122,12 @@ func (o *onlookers) programs() {
 		u.direct = o.directly(token)
 		dir := o.TempDir()
 		kubeconfig := filepath.Join(dir, "kubeconfig")
-		config := o.widened()
-		config.BearerToken = token
-		o.must(peer.WriteKubeconfig(kubeconfig, config))
 		u.program = &personalProgram{name: p.Name, start: func() (*clients.Process, error) {
 			return clients.Start(command, kubeconfig, everything, dir, func(l clients.Line) { o.shows(u, l) })
 		}}
+		config := o.widened(u.program)
+		config.BearerToken = token
+		o.must(peer.WriteKubeconfig(kubeconfig, config))
 		o.supervise(u.program)
 		o.all = append(o.all, u)
 	}
@@ -140,18 +158,37 @@ func (o *onlookers) supervise(p *personalProgram) {
 	o.Cleanup(p.process.End)
 }
 
-// widened returns the configuration of a reverse proxy of the replicas that turns the requests for one namespace into
-// those for all. It has TLS: clients send no token without.
-func (o *onlookers) widened() *rest.Config {
+// widened returns the configuration of a reverse proxy of the replicas that turns a program's requests for one
+// namespace into those for all. It has TLS: clients send no token without.
+func (o *onlookers) widened(p *personalProgram) *rest.Config {
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(o.through("")))
 	o.must(err)
 	target, err := url.Parse(o.balancer.url)
 	o.must(err)
-	s := httptest.NewTLSServer(&httputil.ReverseProxy{Transport: transport, FlushInterval: -1,
+	type asking struct{}
+	between := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1,
 		Rewrite: func(q *httputil.ProxyRequest) {
 			q.SetURL(target)
 			q.Out.URL.Path = strings.Replace(q.Out.URL.Path, "/namespaces/"+everything+"/", "/", 1)
-		}})
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			answer.Request.Context().Value(asking{}).(*exchange).code = answer.StatusCode
+			return nil
+		}}
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		e := &exchange{began: time.Now(), url: q.URL.RequestURI()}
+		p.mu.Lock()
+		p.asked = append(p.asked[max(0, len(p.asked)-9):], e)
+		p.mu.Unlock()
+		defer func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			e.ended = time.Now()
+		}()
+		between.ServeHTTP(w, q.WithContext(context.WithValue(q.Context(), asking{}, e)))
+	}))
 	o.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
@@ -192,12 +229,12 @@ func (p *personalProgram) begun() bool {
 	return p.synced
 }
 
-// log returns the last error that the program has shown, and what it has written to stderr.
+// log returns the last error that the program has shown, what it has written to stderr, and its last requests.
 func (p *personalProgram) log() string {
 	text, _ := os.ReadFile(p.process.Log)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.failed + "\n" + string(text)
+	return fmt.Sprintf("%s\n%s\n%v", p.failed, text, p.asked)
 }
 
 // has returns what the program's user has, as name@revision.
