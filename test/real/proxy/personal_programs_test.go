@@ -158,12 +158,30 @@ func (o *onlookers) supervise(p *personalProgram) {
 	o.Cleanup(p.process.End)
 }
 
-// widened returns the configuration of a reverse proxy of the replicas that turns a program's requests for one
-// namespace into those for all. It has TLS: clients send no token without.
+// widened returns the configuration of a balancer of reverse proxies, one of each replica, that turn the requests of a
+// program for one namespace into those for all. They have TLS: clients send no token without. The balancer is on the
+// side of the program: a reverse proxy that loses the connection of a WebSocket ends TLS with its client, and not the
+// connection, and fabric8 waits.
 func (o *onlookers) widened(p *personalProgram) *rest.Config {
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(o.through("")))
+	config := &rest.Config{}
+	var hosts []string
+	for _, to := range o.fronts {
+		s := httptest.NewTLSServer(o.widening(p, to))
+		o.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+		hosts = append(hosts, s.URL) // all servers of httptest have one certificate
+		config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	}
+	b := newBalancer(o.TB, hosts...)
+	o.balancers = append(o.balancers, b)
+	config.Host = b.url
+	return config
+}
+
+// widening is the handler of a reverse proxy of a replica.
+func (o *onlookers) widening(p *personalProgram, to *front) http.HandlerFunc {
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(to.Config()))
 	o.must(err)
-	target, err := url.Parse(o.balancer.url)
+	target, err := url.Parse(to.server.URL)
 	o.must(err)
 	type asking struct{}
 	between := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1,
@@ -177,7 +195,7 @@ func (o *onlookers) widened(p *personalProgram) *rest.Config {
 			answer.Request.Context().Value(asking{}).(*exchange).code = answer.StatusCode
 			return nil
 		}}
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	return func(w http.ResponseWriter, q *http.Request) {
 		e := &exchange{began: time.Now(), url: q.URL.RequestURI()}
 		p.mu.Lock()
 		p.asked = append(p.asked[max(0, len(p.asked)-9):], e)
@@ -188,10 +206,7 @@ func (o *onlookers) widened(p *personalProgram) *rest.Config {
 			e.ended = time.Now()
 		}()
 		between.ServeHTTP(w, q.WithContext(context.WithValue(q.Context(), asking{}, e)))
-	}))
-	o.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
+	}
 }
 
 // shows records what a program shows.

@@ -104,7 +104,9 @@ func (o *onlookers) disturb(step int) {
 		o.must(o.fronts[step/50%2].Restart(o.Context()))
 	}
 	if step%50 == 5 {
-		o.balancer.cut()
+		for _, b := range o.balancers {
+			b.cut()
+		}
 	}
 	if step%500 == 99 {
 		o.server.Kill()
@@ -118,7 +120,7 @@ type onlookers struct {
 	*rig
 	random     *rand.Rand
 	fronts     []*front
-	balancer   *balancer
+	balancers  []*balancer // the first one is of the informers
 	namespaces []string
 	all        []*onlooker
 	hooked     func(user, namespace string) bool // what is allowed beside roles
@@ -161,7 +163,7 @@ func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Serve
 	o := &onlookers{random: random, granted: map[string]*grants{}, hooked: hooked}
 	o.rig = newRigOn(t, server, func(_ *rig, c *proxy.Config) { c.Personal = &proxy.Personal{} })
 	o.fronts = []*front{o.rig.front, newFront(t, o.rig.front.config)}
-	o.balancer = newBalancer(t, o.fronts[0].server.URL, o.fronts[1].server.URL)
+	o.balancers = []*balancer{newBalancer(t, o.fronts[0].server.URL, o.fronts[1].server.URL)}
 	for _, name := range []string{"a", "a-b", "ab", "b"} {
 		o.namespace(name)
 	}
@@ -195,7 +197,7 @@ func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Serve
 // through returns a configuration of clients of both replicas.
 func (o *onlookers) through(token string) *rest.Config {
 	config := o.fronts[0].Config()
-	config.Host, config.BearerToken = o.balancer.url, token
+	config.Host, config.BearerToken = o.balancers[0].url, token
 	return config
 }
 
