@@ -159,7 +159,7 @@ STORIES = ./real/conformance ./matrix ./judged ./real/proxy ./compat ./examples/
 # Tests of these packages that only make verify runs.
 LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull EncodingsAreTheServers EventsEndTogether ExpiredTokens FieldsOfNewerServers \
   FirstWatchOfAShard FourShards InstallFromAProxy KubeStateMetricsInShards LeaderMoves Linearizable MemoryLimit NothingRelists PermissionsOfAWebhook \
-  PersonalHeadlamp PersonalK9s PersonalKubectl PersonalPrograms ProxySideBySide RedefinedType RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
+  PersonalHeadlamp PersonalK9s PersonalKubectl PersonalPrograms ProxySideBySide RedefinedType Replays RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
 	$(MAKE) --jobs 2 --output-sync=target stories real-parts
 	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
