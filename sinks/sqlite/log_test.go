@@ -76,16 +76,15 @@ func TestLogBesideReaders(t *testing.T) {
 		reader := first
 		for {
 			next, err := beginReading(t.Context(), db)
-			err = errors.Join(err, reader.Rollback())
-			select {
-			case <-done:
-				ended <- errors.Join(err, next.Rollback())
-				return
-			default:
-			}
-			if err != nil {
+			if err = errors.Join(err, reader.Rollback()); err != nil {
 				ended <- err
 				return
+			}
+			select {
+			case <-done:
+				ended <- next.Rollback()
+				return
+			default:
 			}
 			reader = next
 		}
