@@ -180,7 +180,6 @@ func TestTypeOfAWatch(t *testing.T) {
 	}
 }
 
-// resolveAt returns what a request is for.
 // typed is a history that has a type of its own only since a time, or none, and then has to derive it from objects.
 type typed struct {
 	lagging
@@ -210,6 +209,7 @@ func TestTypeThatIsNotOfTheMoment(t *testing.T) {
 	}
 }
 
+// resolveAt returns what a request is for.
 func resolveAt(t *testing.T, database history.Database, moment, query string) *resolved {
 	t.Helper()
 	tables, err := newTables()
