@@ -57,7 +57,7 @@ type restored struct {
 	notes    []string // what a person should know
 	problems []string // why it cannot be restored
 	result   string
-	uid      types.UID // of the object that was written
+	uid      types.UID // of the live object, once it is written
 }
 
 func newRestored(s *sink.State) (*restored, error) {
@@ -353,7 +353,9 @@ func (r *restoration) apply(ctx context.Context, one *restored, try bool) error 
 	case err != nil:
 		return err
 	}
-	one.uid = applied.GetUID()
+	if !try {
+		one.uid = applied.GetUID()
+	}
 	switch {
 	case one.live == nil:
 		one.result = "created"
@@ -399,7 +401,6 @@ func conflicts(err error) (lines []string) {
 // write writes the objects, owners first. What the trial has found unchanged is not written: its fields would get
 // another manager.
 func (r *restoration) write(ctx context.Context) error {
-	written := map[types.UID]types.UID{} // of the past, and now
 	for _, one := range r.objects {
 		if one.result != unchanged {
 			one.result = "not written"
@@ -412,7 +413,7 @@ func (r *restoration) write(ctx context.Context) error {
 				return fmt.Errorf("%s: %w; its definition was written: repeat the command", objectName(one.state), err)
 			}
 		}
-		moved, err := one.follow(written)
+		moved, err := one.follow(r.byUID)
 		if err != nil {
 			return err
 		}
@@ -421,14 +422,14 @@ func (r *restoration) write(ctx context.Context) error {
 		} else if err := r.apply(ctx, one, false); err != nil {
 			return fmt.Errorf("%s: %w", objectName(one.state), err)
 		}
-		written[types.UID(one.state.UID)] = one.uid
 		r.written.Add(1)
 	}
 	return nil
 }
 
-// follow gives the owner references the UIDs of the owners that were written. It reports whether one has changed.
-func (o *restored) follow(written map[types.UID]types.UID) (moved bool, err error) {
+// follow gives the owner references the UIDs of the written owners, which byUID has by their UIDs of the past. It
+// reports whether one has changed.
+func (o *restored) follow(byUID map[types.UID]*restored) (moved bool, err error) {
 	references, ok, _ := unstructured.NestedSlice(o.object.Object, "metadata", "ownerReferences")
 	if !ok {
 		return false, nil
@@ -436,8 +437,8 @@ func (o *restored) follow(written map[types.UID]types.UID) (moved bool, err erro
 	for _, r := range references {
 		owner, _ := r.(map[string]any)
 		was := types.UID(fmt.Sprint(owner["uid"]))
-		if uid, ok := written[was]; ok && uid != was {
-			owner["uid"], moved = string(uid), true
+		if of := byUID[was]; of != nil && of.uid != "" && of.uid != was {
+			owner["uid"], moved = string(of.uid), true
 		}
 	}
 	return moved, unstructured.SetNestedSlice(o.object.Object, references, "metadata", "ownerReferences")
