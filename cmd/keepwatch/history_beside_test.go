@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -40,12 +42,12 @@ type beside struct {
 	file     string
 	client   kubernetes.Interface
 	ctx      context.Context
-	longest  atomic.Int64 // the write-ahead log
+	longest  int64 // the write-ahead log
 	compared atomic.Int64
 	replayed atomic.Int64 // events
-	lag      atomic.Int64 // the age of the oldest list that was not stored yet, a time.Duration
 
 	mu       sync.Mutex
+	lag      time.Duration // the age of the oldest list that was not stored yet
 	recorded []listBeside
 	random   *rand.Rand
 }
@@ -63,16 +65,7 @@ const besideList = "/api/v1/namespaces/default/configmaps"
 // answered, nothing fails, and neither the write-ahead log nor the memory of the processes grows with the time.
 func TestHistoryBesideSync(t *testing.T) {
 	parallel(t)
-	span, seed := *besideFor, *besideSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	if span == 0 {
-		span = 5 * time.Second
-		if testing.Short() {
-			span = time.Second
-		}
-	}
+	span, seed := cmp.Or(*besideFor, inShort(time.Second, 5*time.Second)), cmp.Or(*besideSeed, rand.Uint64())
 	t.Logf("-beside.seed %d -beside.for %v", seed, span)
 	client, kubeconfig := newCluster(t)
 	config := configOf(t, kubeconfig)
@@ -94,9 +87,9 @@ func TestHistoryBesideSync(t *testing.T) {
 	b.record()
 	b.past = servePast(t, to)
 	ctx, cancel := context.WithTimeout(t.Context(), span)
-	defer cancel()
 	b.ctx = ctx
 	var readers sync.WaitGroup
+	defer func() { cancel(); readers.Wait() }() // also if a write fails
 	for range 8 {
 		readers.Go(func() { b.loop(b.list) })
 		readers.Go(func() { b.loop(b.replay) })
@@ -113,14 +106,13 @@ func TestHistoryBesideSync(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	lag := time.Duration(b.lag.Load())
 	t.Logf("%d lists are equal, %d events were replayed, the log has had %d bytes, and the sync was %v behind",
-		b.compared.Load(), b.replayed.Load(), b.longest.Load(), lag)
-	if span >= time.Hour && lag > 5*time.Second { // a short run may be on a machine that is busy
-		t.Errorf("the sync was %v behind", lag)
+		b.compared.Load(), b.replayed.Load(), b.longest, b.lag)
+	if span >= time.Hour && b.lag > 5*time.Second { // a short run may be on a machine that is busy
+		t.Errorf("the sync was %v behind", b.lag)
 	}
-	if b.compared.Load() < 20 || b.longest.Load() > 256<<20 {
-		t.Errorf("%d lists were compared, and the log has had %d bytes", b.compared.Load(), b.longest.Load())
+	if b.compared.Load() < 20 || b.longest > 256<<20 {
+		t.Errorf("%d lists were compared, and the log has had %d bytes", b.compared.Load(), b.longest)
 	}
 	for name, p := range map[string]*process{"sync": syncing, "serve": b.past.process} {
 		if peak := peakOf(p.Process.Pid); peak > 1<<30 {
@@ -156,7 +148,7 @@ func (b *beside) write() {
 		if i%20 == 0 {
 			b.record()
 			if file, err := os.Stat(b.file + "-wal"); err == nil {
-				b.longest.Store(max(b.longest.Load(), file.Size()))
+				b.longest = max(b.longest, file.Size())
 			}
 		}
 	}
@@ -213,7 +205,7 @@ func (b *beside) list() error {
 		return err
 	case answer.StatusCode == http.StatusGone && bytes.Contains(body, []byte("the history ends before revision")):
 		b.mu.Lock()
-		b.lag.Store(max(b.lag.Load(), int64(age)))
+		b.lag = max(b.lag, age)
 		b.mu.Unlock()
 		return nil
 	case answer.StatusCode != http.StatusOK || !bytes.Equal(body, want.body):
@@ -245,18 +237,15 @@ func (b *beside) replay() error {
 			return errors.Join(err, answer.Body.Close())
 		}
 		var e pastEvent
-		if err := json.Unmarshal(line, &e); err != nil || e.Type == "ERROR" || isBefore(e.Object.ResourceVersion, reached) {
-			return fmt.Errorf("after %s: %s, %w", reached, line, err)
+		err = json.Unmarshal(line, &e)
+		order, invalid := resourceversion.CompareResourceVersion(e.Object.ResourceVersion, reached)
+		if err = errors.Join(err, invalid); err != nil || e.Type == "ERROR" || order <= 0 {
+			return fmt.Errorf("after %s: %s, %v", reached, line, err)
 		}
 		reached = e.Object.ResourceVersion
 		b.replayed.Add(1)
 	}
 	return nil
-}
-
-// isBefore reports whether a revision is before another one, or that one.
-func isBefore(revision, other string) bool {
-	return len(revision) < len(other) || len(revision) == len(other) && revision <= other
 }
 
 // log reads the log of an object.
@@ -266,6 +255,14 @@ func (b *beside) log() error {
 		return fmt.Errorf("exit %d, %s, %s", code, out, stderr)
 	}
 	return nil
+}
+
+// inShort returns the size of a test, the first one with -short.
+func inShort[T any](short, long T) T {
+	if testing.Short() {
+		return short
+	}
+	return long
 }
 
 // peakOf returns the peak memory of a process, 0 if it has ended or the system does not say.

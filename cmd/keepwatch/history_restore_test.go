@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -370,16 +371,7 @@ func (m *many) delete(resource, name string) {
 // testHistoryRestoreMany deletes objects at random, and volumes of claims, and restores what was there. The objects are
 // as they were, and in the order of owners. What is lost of claims is said before. Nothing else changes.
 func testHistoryRestoreMany(t *testing.T, client kubernetes.Interface, kubeconfig string) {
-	count := *restoreObjects
-	if count == 0 {
-		if count = 600; testing.Short() {
-			count = 120
-		}
-	}
-	seed := *restoreSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
+	count, seed := cmp.Or(*restoreObjects, inShort(120, 600)), cmp.Or(*restoreSeed, rand.Uint64())
 	t.Logf("-restore.objects %d -restore.seed %d", count, seed)
 	random := rand.New(rand.NewPCG(seed, 7))
 	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")

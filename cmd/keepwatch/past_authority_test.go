@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -378,16 +379,7 @@ func (p *authorizedPast) allows(q read, namespace string) bool {
 // that are allowed.
 func (p *authorizedPast) compare(at string, live *rest.Config) (watched []read) {
 	p.Helper()
-	n := *pastRequests
-	if n == 0 {
-		if n = 2000; testing.Short() {
-			n = 100
-		}
-	}
-	seed := *pastSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
+	n, seed := cmp.Or(*pastRequests, inShort(100, 2000)), cmp.Or(*pastSeed, rand.Uint64())
 	p.Logf("-past.requests %d -past.seed %d", n, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	namespaces := []string{"left", "right", "lost"}
