@@ -182,11 +182,9 @@ func (h *hours) moment(past *history.History, resource string, first bool) (foun
 func (h *hours) replay(past *history.History, of sink.Stream, from moment, speed float64) {
 	name := fmt.Sprintf("%s from %v at speed %g", of.ID.Resource, from, speed)
 	end, ended := h.end(past, of.ID.Resource)
-	took := ended.Sub(from.time)
+	var took time.Duration
 	if speed > 0 {
-		took = time.Duration(float64(took) / speed)
-	} else {
-		took = 0
+		took = time.Duration(float64(ended.Sub(from.time)) / speed)
 	}
 	ctx, cancel := context.WithCancelCause(h.t.Context())
 	defer cancel(nil)
