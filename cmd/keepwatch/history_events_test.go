@@ -197,8 +197,8 @@ func testPageOfEvents(t *testing.T, past *pastServer, namespace string) {
 	other.must(http.StatusOK, "About Deployment dying/web.")
 }
 
-// testIncident goes the way of the first example of docs/history.md: from an Event to the state of then, to who has
-// changed what is wrong, and back to the value before.
+// testIncident runs the first example of docs/history.md: describe shows the Pod at an Event, blame names the manager
+// and the revision that changed the memory limit, and restore writes the value before.
 func testIncident(t *testing.T, client kubernetes.Interface, past *pastServer, to, namespace, moment string) {
 	t.Helper()
 	limit := func(memory string) string {

@@ -6,15 +6,15 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// Origin tells the rows that a reader has found first from those of tables that were emptied since, and filled anew:
-// revisions and gaps of others may be the same. It is safe for concurrent use.
+// Origin identifies the rows that a reader opened by the first row of types. It detects tables that were truncated and
+// filled again: their revisions and gaps may equal those of before. It is safe for concurrent use.
 type Origin struct {
 	mu    sync.Mutex
 	first string
 }
 
-// Check returns a [sink.Unavailable] if first, which describes the first row of types, is another one than that of an
-// earlier call, or none. That row is neither changed nor deleted ever.
+// Check returns a [sink.Unavailable] if first, which describes the first row of types, differs from that of the first
+// call that found one. No sink changes or deletes that row.
 func (o *Origin) Check(first string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
