@@ -92,7 +92,7 @@ func (g *grouper) step(ctx context.Context, tx pgx.Tx, now time.Time, messages, 
 	if !g.able || now.Sub(g.done) < min(groupEvery, g.whole) {
 		return nil
 	}
-	limit := stepRows + 2*messages // more than are added, or it would not come to an end
+	limit := stepRows + 2*messages // a scan that is no faster than the writes never ends
 	b := g.behind
 	rows, err := tx.Query(ctx, selectWhole, b.resource, b.namespace, b.name, b.id, limit)
 	if err != nil {
@@ -207,6 +207,9 @@ func (g *openGroup) add(s wholeState, age time.Duration) {
 
 // joinGroups makes groups of states.
 func joinGroups(ctx context.Context, tx pgx.Tx, groups [][]wholeState) error {
+	if len(groups) == 0 {
+		return nil
+	}
 	ids := make([]int64, len(groups))
 	made, joined := &pgx.Batch{}, &pgx.Batch{}
 	for i, group := range groups {
@@ -238,6 +241,9 @@ func joinGroups(ctx context.Context, tx pgx.Tx, groups [][]wholeState) error {
 // release deletes the groups of states that were deleted, if no other state needs them. If the deletion has left some
 // for long, those of which it has left less than half become whole again.
 func release(ctx context.Context, tx pgx.Tx, groups []int64, leaves bool) error {
+	if len(groups) == 0 { // an empty batch is a round trip
+		return nil
+	}
 	b := &pgx.Batch{}
 	for _, id := range groups {
 		if leaves {

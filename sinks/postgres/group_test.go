@@ -366,7 +366,8 @@ func testViewsInTheWay(t *testing.T, server *pgtest.Server) {
 	open(t, s)
 }
 
-// testGroupsOldRead opens a schema of format 8 whose views are read meanwhile. Who reads waits, and neither is ended.
+// testGroupsOldRead opens a schema of format 8 while a client reads its views. The read waits for the migration,
+// and Postgres cancels neither as a deadlock.
 func testGroupsOldRead(t *testing.T, server *pgtest.Server) {
 	const schema = "read_old"
 	s := postgres.New(server.URL(schema)+"&application_name=migration", postgres.Options{})

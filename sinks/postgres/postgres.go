@@ -385,7 +385,7 @@ func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink
 	return stored, history.CheckNew(isNew, stored.Entries)
 }
 
-// ensureView makes the view of a resource, if there is none: to replace it, a transaction waits for all who read it. A
+// ensureView makes the view of a resource, if there is none: to replace it, a transaction waits for all that read it. A
 // migration that changes createView must drop the views. A view of its name may be a user's that reads the states in
 // another way. A table, or a view of something else, is not ours: CREATE VIEW then fails.
 func ensureView(ctx context.Context, tx pgx.Tx, resource string) error {

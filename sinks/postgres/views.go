@@ -27,7 +27,7 @@ const (
 		WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = 'resources'::regclass
 			AND NOT (relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relname = ANY($1))
 		ORDER BY v.oid`
-	// The statements that grant the view to whoever may read the table, or a column of it.
+	// GRANT statements that give the view the SELECT privileges of the table and of its columns.
 	selectGrants = `SELECT format('GRANT SELECT%s ON resources TO %s%s', of, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
 			CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END)
 		FROM (SELECT '' AS of, a.* FROM pg_class, aclexplode(relacl) a WHERE oid = 'states'::regclass
@@ -47,8 +47,8 @@ func (v userView) cannotFollow(err error) error {
 		"it anew: %w", v.name, err)
 }
 
-// lockViews locks the views of users that read the table resources of a format. Who reads one locks it before the
-// table: if the table were locked first, each would wait for the other, and Postgres would end the migration.
+// lockViews locks the views of users that read the table resources of a format. A query of a view locks the view before
+// the table. A migration that locked the table first could deadlock with it, and Postgres would cancel one of them.
 func lockViews(ctx context.Context, tx pgx.Tx, format int) error {
 	views, err := viewsOf(ctx, tx, format)
 	if err != nil {
@@ -93,7 +93,7 @@ func viewsOf(ctx context.Context, tx pgx.Tx, format int) ([]userView, error) {
 }
 
 // redirect makes the views of users, which continue to read the table under its new name, read the view resources, and
-// grants that to who could read the table.
+// grants the view the SELECT privileges of the table.
 func redirect(ctx context.Context, tx pgx.Tx, views []userView) error {
 	rows, err := tx.Query(ctx, selectGrants)
 	if err != nil {
