@@ -60,7 +60,7 @@ func (q *quiet) begin() { q.time, q.longest, q.left = 0, 0, maxHeld }
 
 // look adds the time since the last look, or begins again. It reports whether the operator is about to be taken for
 // quiet: the time has become a multiple of the least one.
-func (q *quiet) look(now time.Time, a activity, revision keepwatch.Revision) (due bool) {
+func (q *quiet) look(now time.Time, a activity, revision keepwatch.Revision) bool {
 	var passed time.Duration
 	if !q.looked.IsZero() {
 		passed = min(now.Sub(q.looked), 2*pollPause)
@@ -80,11 +80,11 @@ func (q *quiet) look(now time.Time, a activity, revision keepwatch.Revision) (du
 	q.whole += passed
 	q.counted += passed
 	q.looked, q.last, q.revision = now, a, revision
-	due = q.time/q.least > before/q.least
-	if q.held != nil && (due || now.Sub(q.checked) >= checkPause) {
-		q.check(now)
+	isDue := func() bool { return q.time/q.least > before/q.least }
+	if q.held != nil && (isDue() || now.Sub(q.checked) >= checkPause) {
+		q.check(now) // may take back what made it due
 	}
-	return due && q.time/q.least > before/q.least
+	return isDue()
 }
 
 // turns is the number of times that every goroutine may run before an operator is taken for quiet. What it has to do

@@ -47,8 +47,8 @@ func TestQuietOfHeldOperator(t *testing.T) {
 	q.begin()
 	looked(&q, began, q.least-pollPause, pollPause, idle)
 	now = 1 // since the last look
-	if q.look(began.Add(q.least), activity{}, 0); q.time >= q.least {
-		t.Errorf("it is quiet after %v, and held", q.time)
+	if due := q.look(began.Add(q.least), activity{}, 0); due || q.time >= q.least {
+		t.Errorf("it is quiet after %v, and held; due: %v", q.time, due)
 	}
 	looked(&q, began, 2*maxHeld, 2*pollPause, idle)
 	if q.time < q.least {
