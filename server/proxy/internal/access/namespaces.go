@@ -107,7 +107,8 @@ func (n *namespaces) watch(ctx context.Context) {
 }
 
 // failed records whether the server refuses the namespaces to the proxy. A denial counts when the server repeats it
-// while it is ready: one that starts denies what it will allow.
+// while it is ready: one that starts denies what it will allow. Until one counts, each delays the reflector, which
+// waits anyway, by a probe: no longer than a review takes.
 func (n *namespaces) failed(notice reflector.Notice) {
 	if notice.Failure == nil || notice.Failure.Kind != keepwatch.Forbidden {
 		n.denials = 0
@@ -115,9 +116,10 @@ func (n *namespaces) failed(notice reflector.Notice) {
 		return
 	}
 	n.denials++
-	if n.denials < 2 || n.permissions.probe.Ready(context.Background()) != nil || n.denied.Swap(true) {
+	if n.denials < 2 || n.denied.Load() || n.permissions.probe.Ready(context.Background()) != nil {
 		return
 	}
+	n.denied.Store(true)
 	klog.ErrorS(notice.Failure, "The proxy may not list and watch namespaces: there are no personal views")
 	n.changed()
 }
