@@ -28,8 +28,6 @@ type language struct {
 	command []string
 	needs   string // a file that its command lacks without make
 	make    string // what makes it
-	// without has the mistakes that nobody can make with it, with the reason.
-	without map[string]string
 }
 
 var languages = []language{
@@ -126,9 +124,6 @@ func TestSeededBugs(t *testing.T) {
 				continue
 			}
 			t.Run(b.name, func(t *testing.T) {
-				if reason, ok := l.without[b.name]; ok {
-					t.Skip(reason)
-				}
 				r := judge(t, l, []string{"--bug", b.name}, "--plan", b.plan, "--patience", "10s", "--repeat", "1")
 				found := func(f finding) bool { return f.Verdict == b.verdict }
 				if !slices.ContainsFunc(r.Findings, found) {
