@@ -207,9 +207,6 @@ func (g *openGroup) add(s wholeState, age time.Duration) {
 
 // joinGroups makes groups of states.
 func joinGroups(ctx context.Context, tx pgx.Tx, groups [][]wholeState) error {
-	if len(groups) == 0 {
-		return nil
-	}
 	ids := make([]int64, len(groups))
 	made, joined := &pgx.Batch{}, &pgx.Batch{}
 	for i, group := range groups {
@@ -241,9 +238,6 @@ func joinGroups(ctx context.Context, tx pgx.Tx, groups [][]wholeState) error {
 // release deletes the groups of states that were deleted, if no other state needs them. If the deletion has left some
 // for long, those of which it has left less than half become whole again.
 func release(ctx context.Context, tx pgx.Tx, groups []int64, leaves bool) error {
-	if len(groups) == 0 { // an empty batch is a round trip
-		return nil
-	}
 	b := &pgx.Batch{}
 	for _, id := range groups {
 		if leaves {
