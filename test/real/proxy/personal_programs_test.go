@@ -60,8 +60,9 @@ func (e *exchange) String() string {
 // everything is the namespace that programs follow. On the way to the proxy it becomes all namespaces.
 const everything = "everything"
 
-// told bounds how long after a revocation a program may show an object: its process has to be given a processor, too.
-const told = time.Minute
+// programLateness bounds how long after a revocation a program may show an object: its process waits for a processor,
+// too.
+const programLateness = time.Minute
 
 // Clients in other languages that follow personal views while bindings, namespaces and objects change, the replicas and
 // the server restart, and the clients move from one replica to the other, have in the end what the server lists to
@@ -219,7 +220,7 @@ func (o *onlookers) shows(u *onlooker, l clients.Line) {
 		states = l.Objects
 	}
 	for name := range states {
-		o.judge(u, name[:max(0, strings.LastIndex(name, "-m"))], name, told)
+		o.judge(u, name[:max(0, strings.LastIndex(name, "-m"))], name, programLateness)
 	}
 	p := u.program
 	p.mu.Lock()

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -136,9 +137,32 @@ func (f *sender) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			return unforbidden
 		}
 		w.Header().Del(auditinternal.HeaderAuditID) // the server has its own
+		if both, ok := answer.Body.(io.ReadWriteCloser); ok && answer.StatusCode == http.StatusSwitchingProtocols {
+			answer.Body = serverSide{both}
+		}
 		return nil
 	}
 	to.ServeHTTP(w, q)
+}
+
+// serverSide is the server's side of an upgraded connection. Both sides end with it: net/http/httputil takes its end
+// for a half-close, ends TLS with the client, and leaves the connection open; clients in Java then wait for ever.
+type serverSide struct{ io.ReadWriteCloser }
+
+func (s serverSide) Read(b []byte) (int, error) {
+	n, err := s.ReadWriteCloser.Read(b)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// CloseWrite passes the half-close of a client on.
+func (s serverSide) CloseWrite() error {
+	if c, ok := s.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return s.Close()
 }
 
 type onlyErrors struct{}

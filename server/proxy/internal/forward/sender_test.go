@@ -2,7 +2,9 @@ package forward
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
@@ -156,6 +159,47 @@ func TestUpgradesEndWithTheirClient(t *testing.T) {
 		t.Error(err)
 	}
 	<-left
+}
+
+// The connection of a client whose request was upgraded ends with the server's, and not TLS alone, behind which clients
+// in Java wait.
+func TestUpgradesEndWithTheServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer connection.Close()
+		_, _ = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nlast")
+	}))
+	defer server.Close()
+	forward, err := newSender(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewTLSServer(forward)
+	defer proxy.Close()
+	connection, err := net.Dial("tcp", proxy.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if err := connection.SetDeadline(time.Now().Add(await.Deadline)); err != nil {
+		t.Fatal(err)
+	}
+	client := tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
+	_, err = io.WriteString(client, "GET /api/v1/namespaces/default/pods/web/exec HTTP/1.1\r\nHost: proxy\r\n"+
+		"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if received, err := io.ReadAll(client); err != nil || !bytes.HasSuffix(received, []byte("last")) {
+		t.Errorf("%q, %v", received, err)
+	}
+	if _, err := io.Copy(io.Discard, connection); err != nil {
+		t.Errorf("the connection does not end: %v", err)
+	}
 }
 
 // A response whose length the server does not say, such as a watch or a log, arrives part by part: the server sends the
