@@ -37,7 +37,7 @@ import (
 // personalRig is a test server with some namespaces, and replicas of a proxy with personal views in front of it.
 type personalRig struct {
 	*testing.T
-	server   *testserver.Server
+	server   *rest.Config // of its administrator
 	admin    kubernetes.Interface
 	replicas []*replica
 }
@@ -55,9 +55,13 @@ var inhabited = []string{"a", "a-b", "ab", "b"}
 const never = time.Hour
 
 func newPersonalRig(t *testing.T, replicas int, edit func(*Config)) *personalRig {
-	r := &personalRig{T: t, server: testserver.New(t, testserver.RBAC())}
+	return newPersonalRigOf(t, testserver.New(t, testserver.RBAC()).Config(), replicas, edit)
+}
+
+func newPersonalRigOf(t *testing.T, server *rest.Config, replicas int, edit func(*Config)) *personalRig {
+	r := &personalRig{T: t, server: server}
 	var err error
-	r.admin, err = kubernetes.NewForConfig(r.server.Config())
+	r.admin, err = kubernetes.NewForConfig(r.server)
 	r.must(err)
 	r.namespace("moving")
 	for _, name := range inhabited {
@@ -67,7 +71,7 @@ func newPersonalRig(t *testing.T, replicas int, edit func(*Config)) *personalRig
 		}
 	}
 	for range replicas {
-		config := Config{Server: r.server.Config(), OwnToken: "own", Personal: &Personal{}, settled: never}
+		config := Config{Server: rest.CopyConfig(r.server), OwnToken: "own", Personal: &Personal{}, settled: never}
 		edit(&config)
 		r.replicas = append(r.replicas, r.start(config))
 	}
@@ -753,7 +757,7 @@ func TestPersonalNamespaceMadeAnew(t *testing.T) {
 		return err != nil
 	})
 	r.namespace("b")
-	own := rest.AnonymousClientConfig(r.server.Config())
+	own := rest.AnonymousClientConfig(r.server)
 	own.BearerToken = ada
 	hers, err := kubernetes.NewForConfig(own)
 	r.must(err)
@@ -778,11 +782,11 @@ func TestPersonalNamespaceMadeAnew(t *testing.T) {
 func TestPersonalTables(t *testing.T) {
 	t.Parallel()
 	r := newPersonalRig(t, 1, func(*Config) {})
-	definitions, err := apiextensions.NewForConfig(r.server.Config())
+	definitions, err := apiextensions.NewForConfig(r.server)
 	r.must(err)
 	_, err = definitions.CustomResourceDefinitions().Create(t.Context(), widgetDefinition(), metav1.CreateOptions{})
 	r.must(err)
-	client, err := dynamic.NewForConfig(r.server.Config())
+	client, err := dynamic.NewForConfig(r.server)
 	r.must(err)
 	await.NoError(t, "widgets are served", func() error {
 		_, err := client.Resource(widgetsResource).List(t.Context(), metav1.ListOptions{})
@@ -811,10 +815,10 @@ func TestPersonalTables(t *testing.T) {
 		_, rest, _ := strings.Cut(string(body), `"rows":[`)
 		return strings.TrimSuffix(rest, "]}\n")
 	}
-	direct, err := rest.TransportFor(r.server.Config())
+	direct, err := rest.TransportFor(r.server)
 	r.must(err)
 	between := httptest.NewServer(&httputil.ReverseProxy{Transport: direct, Rewrite: func(q *httputil.ProxyRequest) {
-		to, _ := url.Parse(r.server.Config().Host)
+		to, _ := url.Parse(r.server.Host)
 		q.SetURL(to)
 		q.Out.Header.Del("Authorization")
 	}})
