@@ -41,7 +41,8 @@ var parts = []part{
 
 	{"proxy", "tests", "cd test && $GOTEST -timeout 2h ./real/proxy ./real/passthrough"},
 	{"proxy", "latest", "cd test && $GOTEST -timeout 2h ./real/proxy -args -peer.latest"},
-	{"proxy", "personal", "cd test && $GOTEST -timeout 4h ./real/proxy -run '^TestPersonal(Views|ViewsBesideAWebhook|Programs)$' -args -proxy.personal-steps 10000 -proxy.personal-users 20 -proxy.personal-seed $SEED"},
+	{"proxy", "personal", "cd test && $GOTEST -timeout 4h ./real/proxy -run '^TestPersonalViews(BesideAWebhook)?$' -args -proxy.personal-steps 10000 -proxy.personal-users 20 -proxy.personal-seed $SEED"},
+	{"proxy", "personal-programs", "cd test && $GOTEST -timeout 4h ./real/proxy -run '^TestPersonalPrograms$' -args -proxy.personal-steps 10000 -proxy.personal-seed $SEED"},
 	{"proxy", "lost-history", "make lost-history SEED=$SEED"},
 	{"proxy", "speed", "make bench-proxy"},
 	{"proxy", "neighbours", "make bench-neighbours"},
