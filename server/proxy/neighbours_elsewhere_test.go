@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,8 +9,10 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,13 +48,14 @@ func TestElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		go end()
-		c.misbehave(ctx, func() { fmt.Println("{}") })
+		answers := c.misbehave(ctx, func() { fmt.Println("{}") })
+		fmt.Println(answers)
 	}
 }
 
 // startElsewhere starts a process with the lowest priority, gives it some input, and reads what it says when it has
-// begun.
-func startElsewhere(t *testing.T, what string, input, output any) (end func()) {
+// begun. end ends it, and returns what it has said then.
+func startElsewhere(t *testing.T, what string, input, output any) (end func() string) {
 	c := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestElsewhere$")
 	c.Env = append(os.Environ(), elsewhere+"="+what)
 	c.Stderr = os.Stderr
@@ -68,23 +70,24 @@ func startElsewhere(t *testing.T, what string, input, output any) (end func()) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	read := make(chan struct{})
-	end = sync.OnceFunc(func() {
+	read := make(chan string, 1)
+	end = sync.OnceValue(func() string {
 		_ = in.Close()
-		<-read
+		said := <-read
 		if err := c.Wait(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
+		return said
 	})
-	t.Cleanup(end)
-	lines := bufio.NewReader(out)
+	t.Cleanup(func() { end() })
+	said := json.NewDecoder(out)
 	err = json.NewEncoder(in).Encode(input)
 	if err == nil {
-		err = json.NewDecoder(lines).Decode(output)
+		err = said.Decode(output)
 	}
 	go func() {
-		defer close(read)
-		_, _ = io.Copy(io.Discard, lines)
+		text, _ := io.ReadAll(io.MultiReader(said.Buffered(), out))
+		read <- string(text)
 	}()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -109,17 +112,31 @@ func serverElsewhere(t *testing.T) *rest.Config {
 type crowd struct {
 	Host   string
 	Tokens []string // one of each client
-	Path   string
-	Unread bool // nothing of a response is read; otherwise they ask again and again
+	Path   string   // with a # for another number in each request of a client
+	Unread bool     // nothing of a response is read; otherwise they ask again and again
 }
 
-// begin starts the clients, and returns when each has sent a request.
-func (c crowd) begin(t *testing.T) (end func()) { return startElsewhere(t, "crowd", c, &struct{}{}) }
+// begin starts the clients, and returns when each has sent a request. end returns how many answers they read in a
+// second.
+func (c crowd) begin(t *testing.T) (end func() float64) {
+	said := startElsewhere(t, "crowd", c, &struct{}{})
+	began := time.Now()
+	return func() float64 {
+		took := time.Since(began)
+		var answers float64
+		if _, err := fmt.Sscan(said(), &answers); err != nil {
+			t.Error(err)
+		}
+		return answers / took.Seconds()
+	}
+}
 
-// misbehave lets all clients misbehave until the context ends. It calls begun when each has sent a request.
-func (c crowd) misbehave(ctx context.Context, begun func()) {
-	n := neighbours{host: c.Host, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+// misbehave lets all clients misbehave until the context ends, and returns how many answers they have read. It calls
+// begun when each has sent a request.
+func (c crowd) misbehave(ctx context.Context, begun func()) (answers int64) {
+	n := neighbours{host: c.Host, client: newClient()}
 	defer n.client.CloseIdleConnections()
+	var answered atomic.Int64
 	var clients, sent sync.WaitGroup
 	sent.Add(len(c.Tokens))
 	for _, token := range c.Tokens {
@@ -127,25 +144,31 @@ func (c crowd) misbehave(ctx context.Context, begun func()) {
 			if c.Unread {
 				c.silent(ctx, token, sent.Done)
 			} else {
-				n.again(ctx, token, c.Path, sent.Done)
+				answered.Add(n.again(ctx, token, c.Path, sent.Done))
 			}
 		})
 	}
 	sent.Wait()
 	begun()
 	clients.Wait()
+	return answered.Load()
 }
 
-// again sends a request again and again until the context ends.
-func (r *neighbours) again(ctx context.Context, token, path string, sent func()) {
+// again sends a request again and again until the context ends, and returns how many were answered.
+func (r *neighbours) again(ctx context.Context, token, path string, sent func()) (answered int64) {
 	for i := 0; ctx.Err() == nil; i++ {
-		if r.ask(ctx, token, path) == http.StatusTooManyRequests {
+		switch r.ask(ctx, token, strings.ReplaceAll(path, "#", strconv.Itoa(i))) {
+		case 0:
+		case http.StatusTooManyRequests:
 			time.Sleep(10 * time.Millisecond) // less than a client of Kubernetes would wait
+		default:
+			answered++
 		}
 		if i == 0 {
 			sent()
 		}
 	}
+	return answered
 }
 
 // silent sends a request and reads nothing of the response until the context ends.
