@@ -287,6 +287,65 @@ func TestPointsOf(t *testing.T) {
 	}
 }
 
+// TestPointsOfAQuietType has the state of a type without changes at a time at which another type of the same etcd had
+// none either.
+func TestPointsOfAQuietType(t *testing.T) {
+	database := past()
+	database.status[0].Time = minute(6) // of configmaps, at revision 41
+	view(t, database, func(v *history.View) {
+		maps := streamOf(t, v, "configmaps")
+		for _, row := range []struct {
+			at   time.Time
+			want string
+		}{
+			{sec(7, 30), "41"},
+			{minute(8), "configmaps: the history ends before 2026-11-28T10:08:00Z; " +
+				"the last known moment is revision 41 at 2026-11-28T10:06:00Z"}, // pods are at 45
+			{minute(9), "configmaps: the history ends before 2026-11-28T10:09:00Z; " +
+				"the last known moment is revision 41 at 2026-11-28T10:06:00Z"},
+		} {
+			points, err := v.PointsOf(t.Context(), history.Moment{Time: row.at}, false, maps)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = points.Of(maps).Revision.String()
+			}
+			if got != row.want {
+				t.Errorf("at %v: %s, want %s", row.at, got, row.want)
+			}
+		}
+	})
+}
+
+// TestTypesThatLeft has a type up to its last transaction, as long as others are followed.
+func TestTypesThatLeft(t *testing.T) {
+	for name, row := range map[string]struct {
+		moment history.Moment
+		others bool
+		want   string
+	}{
+		"while it is followed":    {history.Moment{Time: minute(7)}, true, "configmaps pods"},
+		"after its last":          {history.Moment{Time: sec(7, 1)}, true, "pods"},
+		"now":                     {history.Moment{}, true, "pods"},
+		"now, of an old database": {history.Moment{}, false, "configmaps pods"},
+	} {
+		database := past()
+		database.status[0].Active, database.status[1].Active = false, row.others
+		for _, resource := range []string{"configmaps", "pods"} {
+			database.types = append(database.types, sink.StoredType{Resource: resource, Type: sink.Type{Version: "v1", Kind: resource}})
+		}
+		view(t, database, func(v *history.View) {
+			types, err := v.TypesAt(t.Context(), row.moment)
+			var got []string
+			for _, found := range types {
+				got = append(got, found.Resource)
+			}
+			if strings.Join(got, " ") != row.want {
+				t.Errorf("%s: %v, %v, want %s", name, got, err, row.want)
+			}
+		})
+	}
+}
+
 // TestNow has the newest state of the types that are followed, and not that of one that is followed no longer, or that
 // was never listed.
 func TestNow(t *testing.T) {

@@ -100,27 +100,31 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 
 // PointsOf returns the points of one stream at a moment, as Points does. Of a time, it is the greatest point of all
 // types that share the stream's revisions if the stream's state there is known: what is read of several types at a time
-// is of one revision then.
+// is of one revision then, and a type without changes is known for as long as the others.
 func (v *View) PointsOf(ctx context.Context, m Moment, lenient bool, of sink.Status) (*Points, error) {
-	p, err := v.Points(ctx, m, lenient, of)
-	switch {
-	case err != nil || m.IsNow():
-		return p, err
-	case m.Revision > 0:
-		p.Time, err = v.SeenAt(ctx, of, p.Of(of))
+	if m.Time.IsZero() {
+		p, err := v.Points(ctx, m, lenient, of)
+		if err == nil && m.Revision > 0 {
+			p.Time, err = v.SeenAt(ctx, of, p.Of(of))
+		}
 		return p, err
 	}
-	at, err := v.cutAt(ctx, m.Time, v.line(of))
+	line := v.line(of)
+	at, err := v.cutAt(ctx, m.Time, line)
 	if err == nil {
 		err = v.Check(ctx, of, at)
 	}
 	switch {
-	case err == nil:
-		p.lines[of.Line] = at
 	case errors.As(err, new(*Unknown)):
-		err = nil
+		return v.Points(ctx, m, lenient, of)
+	case err != nil:
+		return nil, err
 	}
-	return p, err
+	p := &Points{Moment: m, Time: m.Time, lines: map[int]sink.Point{of.Line: at}}
+	if lenient {
+		return p, nil
+	}
+	return p, v.checkMoment(ctx, of, p, line)
 }
 
 // checkMoment returns an [Unknown] if the state of a stream at its point, or at the moment, is not known. line are the

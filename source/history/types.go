@@ -62,6 +62,9 @@ func (v *View) TypesAt(ctx context.Context, m Moment) (all []Type, err error) {
 		if len(all) > 0 && all[len(all)-1].Resource == s.ID.Resource {
 			continue
 		}
+		if v.hasLeft(m, s) {
+			continue
+		}
 		points, err := v.pointsIn(ctx, m, s)
 		if unknown, ok := errors.AsType[*Unknown](err); ok {
 			none = cmp.Or(none, unknown)
@@ -97,7 +100,15 @@ func (v *View) pointsIn(ctx context.Context, m Moment, of sink.Status) (*Points,
 	if err != nil {
 		return nil, err
 	}
-	return v.Points(ctx, m, true, of)
+	return v.PointsOf(ctx, m, true, of)
+}
+
+// hasLeft reports whether a stream was not followed any more at a time: its definition was deleted, or sync does not
+// select it. If no stream is followed, the history is as it was when they all were. Of a revision, View.Check knows
+// that.
+func (v *View) hasLeft(m Moment, of sink.Status) bool {
+	follows := func(s sink.Status) bool { return s.Active }
+	return !of.Active && (m.IsNow() || m.Time.After(of.Time)) && slices.ContainsFunc(v.streams, follows)
 }
 
 // TypeOf returns the type of a resource as it was known last, nil if it is not known.
