@@ -3,6 +3,7 @@
 //	go run ./verify                 every part, from the folder test (make verify)
 //	go run ./verify -area proxy     the parts of one area; -area proxy-personal is one part
 //	go run ./verify -list           the parts and their last results
+//	go run ./verify -names          their names, as a JSON list
 //
 // A part that passed on the same sources and seed does not run again, so that an interrupted run continues where it
 // stopped. Each result is a file in test/results; docs/verification.md has the table of them.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -14,11 +15,16 @@ func main() {
 	area := flag.String("area", "", "only the parts of this area, or this part")
 	seed := flag.String("seed", "1", "the seed of random tests")
 	list := flag.Bool("list", false, "print the parts and their last results, and run none")
+	names := flag.Bool("names", false, "print the names of the parts as a JSON list, and run none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	selected, err := selectParts(*area)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *names:
+		err = json.NewEncoder(os.Stdout).Encode(namesOf(selected))
+	default:
 		err = verify(ctx, "..", selected, *seed, *list)
 	}
 	if err != nil {

@@ -66,7 +66,14 @@ var parts = []part{
 	{"kubernetes", "suites", "make kubernetes-suites"},
 	{"kubernetes", "speed", "make bench-kubernetes"},
 
-	{"judges", "operators", "cd test && $GOTEST -timeout 8h ./judged -args -judged.seeds 100"},
+	{"judges", "operators", "cd test && $GOTEST -timeout 2h ./judged"},
+	{"judges", "operators-seeds-controller-runtime", correctOperator("controller-runtime")},
+	{"judges", "operators-seeds-operator", correctOperator("operator")},
+	{"judges", "operators-seeds-javascript", correctOperator("javascript")},
+	{"judges", "operators-seeds-java", correctOperator("java")},
+	{"judges", "operators-seeds-josdk", correctOperator("josdk")},
+	{"judges", "operators-seeds-kopf", correctOperator("kopf")},
+	{"judges", "operators-seeds-rust", correctOperator("rust")},
 	{"judges", "operators-go", "$GOTEST -timeout 1h ./server/judge/operators"},
 	{"judges", "operators-kubernetes", "cd test && $GOTEST -timeout 2h ./real/judge"},
 	{"judges", "operators-speed", "make bench-judge"},
@@ -79,6 +86,19 @@ var parts = []part{
 
 	{"deploy", "charts", "cd test && $GOTEST ./deploy"},
 	{"deploy", "release", twoReleases},
+}
+
+// namesOf returns the ids of parts.
+func namesOf(parts []part) (all []string) {
+	for _, p := range parts {
+		all = append(all, p.id())
+	}
+	return all
+}
+
+// correctOperator judges an operator of test/judged without a bug.
+func correctOperator(name string) string {
+	return fmt.Sprintf("cd test && $GOTEST -timeout 5h ./judged -run '^TestCorrectTwins$/^%s$' -args -judged.seeds 100", name)
 }
 
 // twoReleases makes a release in two clones, the second time with other settings of the machine and an empty build
