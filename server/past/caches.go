@@ -16,6 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch/server/readpath"
 	"github.com/keepwatch/keepwatch/server/watchcache"
 	"github.com/keepwatch/keepwatch/source/history"
+	"github.com/keepwatch/keepwatch/store"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
@@ -37,7 +38,7 @@ type caches struct {
 	metrics  *watchcache.Metrics
 	meters   *meters
 	bound    int   // of replays
-	maxBytes int64 // of moments, and of the beginnings of replays
+	maxBytes int64 // of moments, and of replays
 
 	mu       sync.Mutex
 	running  context.Context // of run; nil before and after
@@ -47,8 +48,8 @@ type caches struct {
 	uses     int // counts
 	replays  int // open
 	// bytes are those of the objects of all moments in memory: what several moments share counts once. loading are those
-	// that are being read, and begun those of the states that replays began with.
-	bytes, loading, begun int64
+	// that are being read, and replayed those of the states that replays began with, and of what each has come to since.
+	bytes, loading, replayed int64
 }
 
 // cacheKey is what a cache depends on. The mark is that of the request: once a list has begun, or ended, the moment is
@@ -190,7 +191,7 @@ func (c *caches) count() {
 	c.meters.moments.Set(float64(len(c.all)))
 	c.meters.bytes.Set(float64(c.bytes + c.loading))
 	c.meters.replays.Set(float64(c.replays))
-	c.meters.begun.Set(float64(c.begun))
+	c.meters.replayed.Set(float64(c.replayed))
 }
 
 // release ends a use of an entry. A read that no request waits for any more goes on for a while: the client that has
@@ -339,8 +340,17 @@ func (c *caches) inUse() (n int, bytes int64) {
 // replay is the cache of one watch. It begins with the state of an entry, and shares it.
 type replay struct {
 	cache *watchcache.Cache
-	end   context.CancelFunc
+	stop  context.CancelCauseFunc
+	begin *store.Snapshot
+	// counted is the state whose objects are counted, and own are their bytes that begin does not have, with those of the
+	// batch that is to come. Only the watch of the source uses counted.
+	counted *store.Snapshot
+	own     int64
+	coming  int64 // of the batch
 }
+
+// end ends the watch without an error.
+func (r *replay) end() { r.stop(nil) }
 
 // mayReplay returns an error if no more watches may be open.
 func (c *caches) mayReplay() error {
@@ -370,47 +380,96 @@ func (c *caches) replay(ctx context.Context, e *entry, of *resolved) (*replay, e
 	}
 	begin := e.cache.Snapshot()
 	_, added := share(begin, byReplays)
-	if c.replays > 0 && added > c.few() && c.begun+added > c.maxBytes {
+	if c.replays > 0 && added > c.few() && c.replayed+added > c.maxBytes {
 		unshare(begin, byReplays)
-		return nil, c.meters.tooMany(boundBytes, fmt.Sprintf(
-			"open watches of the past (%d) began with %d MiB: try again when some of them have ended", c.replays, c.begun>>20))
+		return nil, c.tooManyReplayed()
 	}
-	ctx, end := context.WithCancel(ctx)
-	cache, err := e.family.root.At(begin, func(cache *watchcache.Cache) (watchcache.Source, error) {
-		return source{end: end, Source: c.history.Source(history.SourceOptions{
+	ctx, stop := context.WithCancelCause(ctx)
+	r := &replay{stop: stop, begin: begin, counted: begin}
+	var err error
+	r.cache, err = e.family.root.At(begin, func(cache *watchcache.Cache) (watchcache.Source, error) {
+		return source{caches: c, replay: r, Source: c.history.Source(history.SourceOptions{
 			Resource: of.typ.Resource, Namespace: of.stream.ID.Namespace, At: of.point, Onward: true, Speed: of.speed,
 			Time: of.time, Start: of.started,
 			Decode: func(o *history.Object) keepwatch.Object { return newObject(cache, of.format, o) },
 		})}, nil
 	})
 	if err != nil {
-		end()
+		r.end()
 		unshare(begin, byReplays)
 		return nil, err
 	}
-	stop := context.AfterFunc(c.running, end)
-	c.begun += added
+	unhook := context.AfterFunc(c.running, r.end)
+	c.replayed += added
 	c.replays++
 	c.count()
 	c.active.Go(func() {
-		defer stop()
-		defer end()
-		if err := cache.Run(ctx); err != nil && ctx.Err() == nil {
+		defer unhook()
+		defer r.end()
+		if err := r.cache.Run(ctx); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "The past of a resource cannot be read", "resource", of.resource, "revision", of.point.Revision)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.begun -= unshare(begin, byReplays)
+		c.replayed -= unshare(begin, byReplays) + r.own
 		c.replays--
 		c.count()
 	})
-	return &replay{cache, end}, nil
+	return r, nil
+}
+
+// tooManyReplayed is the refusal, or the end, of a watch. c.mu is locked.
+func (c *caches) tooManyReplayed() error {
+	return c.meters.tooMany(boundBytes, fmt.Sprintf(
+		"open watches of the past (%d) have %d MiB: try again when some of them have ended", c.replays, c.replayed>>20))
+}
+
+// grow counts what a replay has, and the batch that comes next. It returns the error with which the watch ends if all
+// have more then than they may have. A watch that has added few bytes goes on, and so does the only one.
+func (c *caches) grow(r *replay, next keepwatch.Batch) error {
+	now := r.cache.Snapshot()
+	var added int64
+	for _, change := range r.counted.Diff(now) {
+		added -= r.ownBytes(change.Prior)
+		if change.Type != keepwatch.Deleted {
+			added += r.ownBytes(change.Object)
+		}
+	}
+	r.counted = now
+	var coming int64
+	for _, change := range next.Changes {
+		coming += r.ownBytes(change.Object)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	added += coming - r.coming
+	r.coming = coming
+	r.own += added
+	c.replayed += added
+	c.count()
+	if added > 0 && c.replays > 1 && r.own > c.few() && c.replayed > c.maxBytes {
+		return c.tooManyReplayed()
+	}
+	return nil
+}
+
+// ownBytes returns the bytes of an object, 0 if the replay began with it, or if there is none.
+func (r *replay) ownBytes(o keepwatch.Object) int64 {
+	cached, ok := o.(*watchcache.Object)
+	if !ok {
+		return 0
+	}
+	if first, _ := r.begin.Get(o.Key()); first == o {
+		return 0
+	}
+	return bytesOf(cached)
 }
 
 // source is a resource of a history, as a watch cache reads it.
 type source struct {
 	*history.Source
-	end context.CancelFunc // ends the cache
+	caches *caches
+	replay *replay
 }
 
 // End returns the error of a watch that ends although the history goes on, with the moment from which on another watch
@@ -424,25 +483,34 @@ func (s source) End(gap keepwatch.Gap) error {
 		history.Moment{Time: s.Passed()}))
 }
 
-// Watch returns a watch that ends the cache once the database is unavailable: the next request of the
-// client receives the reason.
+// Watch returns a watch that waits for its reader: each state is delivered, and what is not yet is in the database. It
+// ends the cache once the database is unavailable: the next request of the client receives the reason.
 func (s source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	w, err := s.Source.Watch(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	return endingWatch{w, s.end}, nil
+	return pacedWatch{w, ctx, s}, nil
 }
 
-type endingWatch struct {
+type pacedWatch struct {
 	keepwatch.Watch
-	end context.CancelFunc
+	ctx context.Context
+	source
 }
 
-func (w endingWatch) Next() (keepwatch.Batch, error) {
+// Next returns what comes next once the reader has what came before.
+func (w pacedWatch) Next() (keepwatch.Batch, error) {
 	batch, err := w.Watch.Next()
+	if ended := w.replay.cache.AwaitWatch(w.ctx); ended != nil {
+		return keepwatch.Batch{}, &keepwatch.Failure{Kind: keepwatch.Ended, Err: ended}
+	}
 	if errors.As(err, new(*sink.Unavailable)) {
-		w.end()
+		w.replay.end()
+	}
+	if full := w.caches.grow(w.replay, batch); full != nil {
+		w.replay.stop(full)
+		return keepwatch.Batch{}, &keepwatch.Failure{Kind: keepwatch.Ended, Err: full}
 	}
 	return batch, err
 }

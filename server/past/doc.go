@@ -27,7 +27,8 @@
 // the resourceVersion. In quiet times bookmarks move on, so that the next watch does not wait again. At the end, and at
 // the moment now, it delivers what a sync stores. /speed/60 behind the moment, or
 // ?speed=60, makes it 60 times as fast, and 0 as fast as the client reads. Each watch has a replay of its own, which
-// begins with the state of its moment, and of which [Config].MaxReplays bounds the number. A gap becomes the difference
+// begins with the state of its moment, and of which [Config].MaxReplays bounds the number. It waits for its client, who
+// receives each state: it has the newest one in memory, and the batch that is being sent. A gap becomes the difference
 // between its ends.
 //
 // # Who may read

@@ -43,6 +43,8 @@ func (c *caches) familyOf(key familyKey, of *resolved) (*family, error) {
 		GroupResource: of.resource.GroupResource(), ResourcePrefix: "/" + of.resource.Resource, Namespaced: f.namespaced,
 		SourceName: "the history", SourcePrefix: of.resource.Resource + "/",
 		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics,
+		// Replays wait for their watches, which need no history.
+		Store: store.Options{WindowBytes: 1, Tombstones: 1, TombstoneBytes: 1, SlimBytes: 1, AttributeBytes: 1},
 	}, func(*watchcache.Cache) (watchcache.Source, error) { return source{}, nil })
 	if err != nil {
 		return nil, err

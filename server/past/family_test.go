@@ -421,10 +421,16 @@ func TestWatchesAreBoundedByBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.caches.maxBytes = 1000
 	defer run(t, s)()
 	stop := s.watch(t, 1000)
-	s.watch(t, 1000)() // adds nothing
+	s.watch(t, 1000)()
+	await.True(t, "the watch is open, and its moment is not in use", func() bool {
+		s.caches.mu.Lock()
+		defer s.caches.mu.Unlock()
+		s.caches.maxBytes = 1000 // less than what it began with
+		n, _ := s.caches.inUse()
+		return n == 0
+	})
 	for _, at := range []keepwatch.Revision{1010, 1500, 1000} {
 		if w := s.at(t, at, ""); w.Code != http.StatusOK {
 			t.Errorf("the moment %d beside a watch: %d %s", at, w.Code, w.Body)
@@ -434,12 +440,12 @@ func TestWatchesAreBoundedByBytes(t *testing.T) {
 		}
 	}
 	if w := s.at(t, 1500, "watch=1&timeoutSeconds=5"); w.Code != http.StatusTooManyRequests ||
-		!strings.Contains(w.Body.String(), "open watches of the past (1) began with 0 MiB") {
+		!strings.Contains(w.Body.String(), "open watches of the past (1) have 0 MiB") {
 		t.Errorf("a watch of another moment: %d %.300s", w.Code, w.Body)
 	}
 	stop()
 	s.caches.mu.Lock()
-	begun := s.caches.begun
+	begun := s.caches.replayed
 	s.caches.mu.Unlock()
 	if begun != 0 {
 		t.Errorf("%d bytes are counted without a watch", begun)

@@ -12,12 +12,12 @@ import (
 
 // meters are the server's own metrics.
 type meters struct {
-	replays *metrics.Gauge
-	moments *metrics.Gauge
-	bytes   *metrics.Gauge
-	begun   *metrics.Gauge
-	states  *metrics.Counter
-	refused *metrics.CounterVec
+	replays  *metrics.Gauge
+	moments  *metrics.Gauge
+	bytes    *metrics.Gauge
+	replayed *metrics.Gauge
+	states   *metrics.Counter
+	refused  *metrics.CounterVec
 }
 
 func newMeters(registry metrics.KubeRegistry) *meters {
@@ -28,14 +28,15 @@ func newMeters(registry metrics.KubeRegistry) *meters {
 			Help: "States of a resource at a moment in memory, without those of replays."}),
 		bytes: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_moment_bytes",
 			Help: "About what the objects of moments take in memory. What several share counts once."}),
-		begun: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_replay_bytes",
-			Help: "About what the objects that open watches began with take in memory. What several share counts once."}),
+		replayed: metrics.NewGauge(&metrics.GaugeOpts{Name: "keepwatch_past_replay_bytes",
+			Help: "About what the objects of open watches take in memory: those they began with, of which what several share " +
+				"counts once, and those of each since."}),
 		states: metrics.NewCounter(&metrics.CounterOpts{Name: "keepwatch_past_states_read_total",
 			Help: "States that were read for moments: all of them, or those in which a moment differs from one in memory."}),
 		refused: metrics.NewCounterVec(&metrics.CounterOpts{Name: "keepwatch_past_refused_total",
-			Help: "Requests answered with 429, since a bound was reached."}, []string{"bound"}),
+			Help: "Requests answered with 429, and watches that end with it, since a bound was reached."}, []string{"bound"}),
 	}
-	registry.MustRegister(m.replays, m.moments, m.bytes, m.begun, m.states, m.refused)
+	registry.MustRegister(m.replays, m.moments, m.bytes, m.replayed, m.states, m.refused)
 	for _, bound := range []string{boundReplays, boundMoments, boundBytes, boundCreations} {
 		m.refused.WithLabelValues(bound)
 	}

@@ -2,12 +2,16 @@ package past
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -253,5 +257,129 @@ func TestReplayBeginsAtItsMoment(t *testing.T) {
 		if got := replayed(t, s, path)(); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
+	}
+}
+
+// padded is a churn whose objects are large.
+type padded struct {
+	churn
+	padding string
+}
+
+func (p padded) Snapshot(_ context.Context, read func(sink.Snapshot) error) error {
+	p.Lock()
+	defer p.Unlock()
+	return read(p)
+}
+
+func (p padded) States(ctx context.Context, q sink.StateQuery, yield func(sink.State) error) error {
+	return p.churn.States(ctx, q, func(s sink.State) error {
+		if s.Object != nil {
+			s.Object = bytes.Replace(s.Object, []byte(`"content":"`), []byte(`"content":"`+p.padding), 1)
+		}
+		return yield(s)
+	})
+}
+
+// slow is a client that reads nothing before read returns.
+type slow struct {
+	*httptest.ResponseRecorder
+	read func(written string)
+}
+
+func (s slow) Write(p []byte) (int, error) {
+	s.read(string(p))
+	return len(p), nil
+}
+
+// A client that is slower than the database receives each state that is recorded, whatever it selects, and what the
+// server has read for it meanwhile is bounded and counted.
+func TestReplayWaitsForItsReader(t *testing.T) {
+	t.Parallel()
+	const objects, size, changes = 5, 200_000, 200 // more than a store has in memory
+	for _, query := range []string{"", "&fieldSelector=metadata.name%3Ds0", "&labelSelector=l%3D0"} {
+		synctest.Test(t, func(t *testing.T) {
+			c := padded{newChurn(), strings.Repeat("x", size)}
+			var want []int
+			for i := range changes {
+				c.put(fmt.Sprint("s", i%objects), 11+i, 3*i) // all have the label
+				if query != "&fieldSelector=metadata.name%3Ds0" || i%objects == 0 {
+					want = append(want, 11+i)
+				}
+			}
+			*c.cursor = 11 + changes
+			s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer run(t, s)()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var got []int
+			read := func(written string) {
+				synctest.Wait() // the server reads as far ahead as it does
+				s.caches.mu.Lock()
+				if bytes := s.caches.replayed; bytes > (objects+1)*(size+2*objectBytes)+1<<20+size {
+					t.Errorf("after %d events the replay has %d bytes", len(got), bytes)
+				}
+				s.caches.mu.Unlock()
+				for line := range strings.Lines(written) {
+					_, rest, _ := strings.Cut(line, `"resourceVersion":"`)
+					var revision int
+					if _, err := fmt.Sscan(strings.ReplaceAll(rest, `"`, " "), &revision); err != nil {
+						t.Errorf("%.300s: %v", line, err)
+					}
+					got = append(got, revision)
+				}
+				if len(got) == len(want) || t.Failed() {
+					cancel()
+				}
+			}
+			q := httptest.NewRequestWithContext(ctx, http.MethodGet,
+				"/at/revision/10/speed/0/api/v1/secrets?watch=1&timeoutSeconds=60"+query, nil)
+			q.Header.Set("Authorization", "Bearer x")
+			s.ServeHTTP(slow{httptest.NewRecorder(), read}, q)
+			if !slices.Equal(got, want) {
+				t.Errorf("%q: %d events of %d", query, len(got), len(want))
+			}
+			await.True(t, "the replay has ended, and nothing of it is counted", func() bool {
+				s.caches.mu.Lock()
+				defer s.caches.mu.Unlock()
+				return s.caches.replays == 0 && s.caches.replayed == 0
+			})
+		})
+	}
+}
+
+// What has changed since a replay began counts, too: with others it ends at the bound, and its client is told.
+func TestReplaysThatGrowAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newChurn()
+	for i := range 100 {
+		c.put(fmt.Sprint("s", i), 11+i, i)
+	}
+	*c.cursor = 120
+	s, err := New(Config{History: history.New(c, history.Options{}), Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.caches.maxBytes = 1000
+	defer run(t, s)()
+	grows := func() string {
+		next := replayed(t, s, "/at/revision/10/speed/0/api/v1/secrets?watch=1")
+		for range 100 {
+			if event := next(); !strings.HasPrefix(event, "ADDED ") {
+				return event
+			}
+		}
+		return "everything"
+	}
+	stop := s.watch(t, 120)
+	if end := grows(); end != "TooManyRequests: open watches of the past (2) have 0 MiB: try again when some of them have ended" {
+		t.Errorf("beside another watch it ends with %q", end)
+	}
+	stop()
+	if end := grows(); end != "everything" {
+		t.Errorf("alone it ends with %q", end)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -38,6 +39,7 @@ type Cache struct {
 	endLife     context.CancelFunc
 	floor       atomic.Uint64 // the revision since which there is history; see DropHistory
 	missed      atomic.Uint64 // the revision that a read waited for in vain
+	pace        *pace         // nil unless the cache is one of At
 
 	mu    sync.Mutex
 	cause error // of Run's end; nil before
@@ -102,7 +104,8 @@ func (c *Cache) follow(newSource func(*Cache) (Source, error)) (err error) {
 func (c *Cache) target() meteredTarget { return meteredTarget{c.store, c.meter} }
 
 // Run follows the source until ctx is done, or until an invariant does not hold, which it
-// returns as an error. It is called once.
+// returns as an error. Watches then end without an error, or with ctx's cause if that is one of the API. Run is called
+// once.
 func (c *Cache) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,6 +131,9 @@ func (c *Cache) Run(ctx context.Context) error {
 		}
 	})
 	err := c.reflector.Run(ctx)
+	if cause := context.Cause(ctx); errors.As(cause, new(apierrors.APIStatus)) {
+		err = cause
+	}
 	cancel()
 	c.end(err)
 	started.Wait()
@@ -143,6 +149,17 @@ func (c *Cache) end(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cause = cause
+}
+
+// endOfWatches returns the error with which watches end when the cache has ended: the API's error that canceled Run's
+// context, or nil.
+func (c *Cache) endOfWatches() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.As(c.cause, new(apierrors.APIStatus)) {
+		return c.cause
+	}
+	return nil
 }
 
 // observe logs failures. It always logs, and counts, failures that lead to a new list.

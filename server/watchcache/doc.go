@@ -96,6 +96,7 @@
 //	attributes.go    labels and fields in little space  slim.go         an object after its deletion
 //	attachment.go    a reader's encodings of an object  progress.go     state, counts, size
 //	records.go       what the next process needs        unreadable.go   objects that readers could not read
+//	pace.go          a source that waits for a watch
 //	view.go          some namespaces, which change while a watch is open
 //	metadata.go      changes of all objects as metadata, without decoding them
 package watchcache

@@ -63,10 +63,11 @@ func (f *family) runContext() context.Context {
 
 // At returns a cache that begins with a snapshot in place of a list, and follows the source that newSource returns from
 // there, which New describes. The snapshot has objects of c's NewObject, or of another cache that c.At or c.Still has
-// returned. They are decoded once for all of these caches.
+// returned. They are decoded once for all of these caches. The source may wait for a watch of the cache, by
+// [Cache.AwaitWatch].
 func (c *Cache) At(snapshot *store.Snapshot, newSource func(*Cache) (Source, error)) (*Cache, error) {
 	at := c.newCache()
-	at.store = store.NewAt(snapshot, at.storeOptions())
+	at.store, at.pace = store.NewAt(snapshot, at.storeOptions()), newPace()
 	if err := at.follow(newSource); err != nil {
 		return nil, err
 	}

@@ -28,8 +28,8 @@ type Receiver interface {
 // Serve sends events to a receiver until ctx is done, stop is closed, or the cache ends: then it
 // returns nil, at the end of the cache when everything is sent that it has: the deletions of the last
 // objects of a definition that was deleted, whose watches have no successor. It returns the error that
-// ends the watch otherwise. A nil stop never closes. A client that is always behind receives bookmarks,
-// too.
+// ends the watch otherwise, or the one with which [Cache.Run] says that watches end. A
+// nil stop never closes. A client that is always behind receives bookmarks, too.
 func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) error {
 	if w.predicate.shard != nil {
 		w.cache.meter.shardedWatchBegins()
@@ -61,8 +61,11 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 				continue
 			}
 		} else if !due {
-			if err := to.Flush(); err != nil || ended {
+			if err := to.Flush(); err != nil {
 				return err
+			}
+			if ended {
+				return w.cache.endOfWatches()
 			}
 			select {
 			case <-newer:

@@ -159,6 +159,7 @@ func (w *Watch) TryNext() (events []Event, newer <-chan struct{}, err error) {
 			return nil, nil, w.failure(err)
 		}
 		if delivery == nil {
+			w.cache.pace.waits(newer)
 			return nil, newer, nil
 		}
 		events, err = w.eventsOf(delivery)
