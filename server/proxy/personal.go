@@ -79,25 +79,18 @@ func (p *Proxy) undecided(q *http.Request, info *request.RequestInfo, c *access.
 }
 
 // read returns what a request is answered with, which the caller ends. It is nil if the server shall word its refusal:
-// the user may not read in any namespace, or a watch resumes whose user may list in other namespaces than it may watch.
-func (p *personalReads) read(ctx context.Context, q *http.Request, info *request.RequestInfo,
+// the user may not read in any namespace.
+func (p *personalReads) read(ctx context.Context, info *request.RequestInfo,
 	c *access.Caller) (*personal.Reading, error) {
 	r, err := p.views.Read(personal.Subject{User: c.Info, Resource: resourceOf(info), Verb: info.Verb})
 	if err != nil {
 		return nil, err
 	}
-	if has, err := r.Decide(ctx); err != nil || !has || resumes(q, info) && !r.Same() {
+	if has, err := r.Decide(ctx); err != nil || !has {
 		r.End()
 		return nil, err
 	}
 	return r, nil
-}
-
-// resumes reports whether a request is a watch from a revision.
-func resumes(q *http.Request, info *request.RequestInfo) bool {
-	values := q.URL.Query()
-	from := values.Get("resourceVersion")
-	return info.Verb == "watch" && from != "" && from != "0" && values.Get("sendInitialEvents") != "true"
 }
 
 // namespaceObjects are the objects that belong to the namespace whose name they have.
@@ -112,7 +105,7 @@ func (p *Proxy) servePersonal(ctx context.Context, w http.ResponseWriter, q *htt
 	}
 	asked := unindented(q)
 	q = withoutTables(asked)
-	shown, err := p.personal.read(ctx, q, info, c)
+	shown, err := p.personal.read(ctx, info, c)
 	switch {
 	case errors.Is(err, access.ErrBusy), errors.Is(err, personal.ErrBusy):
 		forward.Refuse(w, q, apierrors.NewTooManyRequests(err.Error(), 1))

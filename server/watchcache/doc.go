@@ -44,8 +44,8 @@
 // A watch of a [View] has the objects of some namespaces. When another set of them takes the place of the present one,
 // the watch continues at its revision: with the deletions of what it has delivered of a namespace that is revoked, and
 // with the objects of one that is granted, behind which a bookmark follows. The revisions of these objects are old, so
-// a client may resume from one of them; the view says which revisions belong to the present set, and a watch from any
-// other one receives 410 Expired.
+// a client may resume from one of them; the view says which revisions belong to the present set, or to that of the
+// lists, with whose difference the watch then begins, and a watch from any other one receives 410 Expired.
 //
 // [Watch.Serve] is the loop of every watch: it sends events, the initial state and bookmarks to a
 // [Receiver].

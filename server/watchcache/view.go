@@ -185,9 +185,10 @@ type View interface {
 	// Namespaces returns the present set, and a channel that is closed when another one takes its place, or may have at
 	// another server. It fails if the set is not known.
 	Namespaces() (present *Namespaces, replaced <-chan struct{}, err error)
-	// Resumable reports whether all that was shown to the user at a revision, here or by another server, was of the
-	// present set.
-	Resumable(from keepwatch.Revision) bool
+	// Resumable returns the set of which all was that a client may have at a revision, from here or from another server,
+	// which need not be the present set: its lists may have other namespaces than its watches. It reports false if that
+	// is not known.
+	Resumable(from keepwatch.Revision) (listed *Namespaces, ok bool)
 	// Agreement is how long after this server another one may still show another set, or did before it.
 	Agreement() time.Duration
 }
@@ -208,7 +209,8 @@ func (c *Cache) ListIn(ctx context.Context, key string, options apistorage.ListO
 
 // WatchIn is Watch for the objects of a view. A namespace that is granted begins with the ADDED events of its objects,
 // and one that is revoked ends with their DELETED events, with the states that the watch has delivered. A watch that
-// resumes from a revision at which the user may have been shown another set receives 410 Expired.
+// resumes begins with the difference of the present set from the one that its client may have at the revision, and
+// receives 410 Expired if that is not known.
 func (c *Cache) WatchIn(ctx context.Context, key string, options apistorage.ListOptions, view View) (*Watch, error) {
 	return c.watch(ctx, key, options, view)
 }
@@ -222,6 +224,7 @@ var errOtherSet = apierrors.NewResourceExpired(
 type viewed struct {
 	view     View
 	resumed  bool            // the watch began at a revision that its client has named
+	next     *Namespaces     // the set that takes the place of the one which the client has listed; nil if it is the same
 	replaced <-chan struct{} // when the scope's set is no longer the present one, or may not be another server's
 	granted  []granted       // that are not delivered yet
 	marks    bool            // a bookmark follows what is granted
@@ -230,7 +233,9 @@ type viewed struct {
 
 // isDelivered reports whether the watch has delivered the objects of all namespaces of its view, once it has reached a
 // revision: otherwise no bookmark of that may be sent. It is true of a watch without a view.
-func (v *viewed) isDelivered() bool { return v == nil || len(v.granted) == 0 && !isClosed(v.replaced) }
+func (v *viewed) isDelivered() bool {
+	return v == nil || v.next == nil && len(v.granted) == 0 && !isClosed(v.replaced)
+}
 
 // granted is a namespace whose objects are to be delivered, in the state at the watch's revision.
 type granted struct {
@@ -238,16 +243,25 @@ type granted struct {
 	segments  []store.Segment
 }
 
-// newViewed returns what a watch of a view begins with. resumes is the revision that its client has named, or zero.
+// newViewed returns what a watch of a view begins with, and the set that its client has. resumes is the revision that
+// it has named, or zero.
 func newViewed(view View, resumes keepwatch.Revision) (*viewed, *Namespaces, error) {
 	present, replaced, err := view.Namespaces()
 	if err != nil {
 		return nil, nil, RequestError{err}
 	}
-	if resumes > 0 && !view.Resumable(resumes) {
+	v := &viewed{view: view, resumed: resumes > 0, replaced: replaced, began: time.Now()}
+	if resumes == 0 {
+		return v, present, nil
+	}
+	listed, ok := view.Resumable(resumes)
+	if !ok {
 		return nil, nil, errOtherSet
 	}
-	return &viewed{view: view, resumed: resumes > 0, replaced: replaced, began: time.Now()}, present, nil
+	if !listed.Equal(present) {
+		v.next = present
+	}
+	return v, listed, nil
 }
 
 // viewChanges returns a channel that is closed when the set of a watch is replaced; nil if it has none.
@@ -264,6 +278,12 @@ func (w *Watch) nextOfView() (events []Event, err error) {
 	v := w.viewed
 	if v == nil {
 		return nil, nil
+	}
+	if next := v.next; next != nil {
+		v.next = nil
+		if events, err = w.continueIn(next); err != nil || len(events) > 0 {
+			return events, err
+		}
 	}
 	select {
 	case <-v.replaced:
@@ -293,12 +313,10 @@ func (w *Watch) nextOfView() (events []Event, err error) {
 	return nil, nil
 }
 
-// replaceSet continues the watch with the present set. Its revision remains. It returns the deletions of what is
-// revoked. The watch ends with Expired if its client may have been shown a part of what is revoked, and if another
-// server may have shown another set before: also if the set here is the same, and has known the change from the
-// beginning.
+// replaceSet continues the watch in the present set. It ends with Expired if another server may have shown another set
+// before: also if the set here is the same, and has known the change from the beginning.
 func (w *Watch) replaceSet() ([]Event, error) {
-	v, before := w.viewed, w.scope.within
+	v := w.viewed
 	present, replaced, err := v.view.Namespaces()
 	if err != nil {
 		return nil, err
@@ -307,6 +325,13 @@ func (w *Watch) replaceSet() ([]Event, error) {
 	if v.resumed && time.Since(v.began) < v.view.Agreement() {
 		return nil, errOtherSet
 	}
+	return w.continueIn(present)
+}
+
+// continueIn continues the watch in another set. Its revision remains. It returns the deletions of what is revoked. The
+// watch ends with Expired if its client may have been shown a part of that.
+func (w *Watch) continueIn(present *Namespaces) ([]Event, error) {
+	v, before := w.viewed, w.scope.within
 	if present.Equal(before) {
 		return nil, nil
 	}

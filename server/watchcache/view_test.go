@@ -30,6 +30,7 @@ type someNamespaces struct {
 
 	mu       sync.Mutex
 	present  *watchcache.Namespaces
+	listed   *watchcache.Namespaces // by a client that resumes; nil if that is present
 	replaced chan struct{}
 	floor    keepwatch.Revision
 }
@@ -44,10 +45,10 @@ func (s *someNamespaces) Namespaces() (*watchcache.Namespaces, <-chan struct{}, 
 	return s.present, s.replaced, nil
 }
 
-func (s *someNamespaces) Resumable(from keepwatch.Revision) bool {
+func (s *someNamespaces) Resumable(from keepwatch.Revision) (listed *watchcache.Namespaces, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return from >= s.floor
+	return cmp.Or(s.listed, s.present), from >= s.floor
 }
 
 func (s *someNamespaces) Agreement() time.Duration { return s.agreement }
@@ -590,6 +591,48 @@ func BenchmarkListOfView(b *testing.B) {
 				b.ReportMetric(float64(len(result.Segments)), "segments")
 			}
 		})
+	}
+}
+
+// A watch that continues a list whose user may list in other namespaces than it may watch has the objects of those that
+// it may watch, also when another server may have had another set before, and receives nothing of others.
+func TestListedAndWatchedSetsDiffer(t *testing.T) {
+	r := newRig(t, store.Options{})
+	for _, namespace := range []string{"a", "b", "c"} {
+		r.source.putIn(namespace, "w", "")
+	}
+	last := r.source.putIn("b", "v", "")
+	r.eventually("the cache has it", func() bool { return r.Revision() >= last })
+	view := newView(map[string]keepwatch.UID{"a": "1", "c": "1"})
+	view.agreement, view.listed = time.Hour, watchcache.NewNamespaces(map[string]keepwatch.UID{"a": "1", "b": "1"}, false)
+	later := r.source.putIn("b", "w", "")
+	r.source.putIn("b", "u", "")
+	r.source.putIn("a", "u", "")
+	options := everything
+	options.Recursive, options.ResourceVersion, options.Predicate.AllowWatchBookmarks = true, last.String(), true
+	r.eventually("the cache has it", func() bool { return r.Revision() > later+1 })
+	w, err := r.WatchIn(t.Context(), "/widgets/", options, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &shownTo{map[string]string{"a/w": "", "b/w": "", "b/v": ""}, func(n string) bool { return n != "b" }, t}
+	bookmark := keepwatch.Revision(0)
+	if err := client.drain(w, func(e watchcache.Event) {
+		if e.Type == watch.Bookmark {
+			bookmark = e.Revision
+			if _, has := client.objects["c/w"]; !has || client.objects["b/w"] != "" {
+				t.Error("a bookmark is sent before the difference")
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(client.objects)); !slices.Equal(got, []string{"a/u", "a/w", "c/w"}) || bookmark < last {
+		t.Errorf("%v, and a bookmark at %d", got, bookmark)
+	}
+	view.set(map[string]keepwatch.UID{"a": "1", "c": "1"})
+	if _, _, err := w.TryNext(); !apierrors.IsResourceExpired(err) {
+		t.Errorf("when another server may have had another set: %v", err)
 	}
 }
 

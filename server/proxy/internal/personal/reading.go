@@ -101,16 +101,12 @@ func (r *Reading) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) 
 // Agreement implements watchcache.View.
 func (r *Reading) Agreement() time.Duration { return r.shown.Agreement() }
 
-// Resumable implements watchcache.View: a client may have the revision of a list.
-func (r *Reading) Resumable(from keepwatch.Revision) bool {
-	return r.shown.Resumable(from) && r.other.Resumable(from) && r.Same()
-}
-
-// Same reports whether the user may list and watch in the same namespaces.
-func (r *Reading) Same() bool {
-	a, _, errA := r.shown.Namespaces()
-	b, _, errB := r.other.Namespaces()
-	return errA == nil && errB == nil && a.Equal(b)
+// Resumable implements watchcache.View for a watch: its client may have the revision of a list, whose user may list in
+// other namespaces than it may watch. One that has that of a watch has nothing of some of the objects that are deleted.
+func (r *Reading) Resumable(from keepwatch.Revision) (listed *watchcache.Namespaces, ok bool) {
+	listed, ok = r.other.Resumable(from)
+	_, watched := r.shown.Resumable(from)
+	return listed, ok && watched
 }
 
 // Settle asks for the first revisions of the sets, if that is due. It returns the first revision from which a watch

@@ -1,10 +1,15 @@
 package personal
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-base/metrics"
 )
 
 // reads begins a list or a watch of a user, which lasts until it is ended.
@@ -46,7 +51,7 @@ func TestOpenWatchesCanBeContinued(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		watch.End()
 		again := w.reads("ada", "watch")
-		if !again.Resumable(shown) {
+		if !resumable(again, shown) {
 			t.Errorf("a watch cannot be continued from %d, the floors are %d and %d", shown, again.shown.Floor(),
 				again.other.Floor())
 		}
@@ -121,3 +126,61 @@ func TestRefusedReadingsAreCounted(t *testing.T) {
 
 // refused returns how many readings were refused.
 func (w *world) refused() int { return w.counted("keepwatch_proxy_personal_refused_total", "") }
+
+// A user may list in other namespaces than it may watch: what is continued is a list's. A watch learns when that set
+// is replaced, since another replica may have had the new one before.
+func TestListsAndWatchesOfOtherNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b", "c")
+		listsOnly := map[string]bool{"b": true}
+		w.views = New(w, byVerb{w, listsOnly}, metrics.NewKubeRegistry(), Settled)
+		for _, namespace := range []string{"a", "b"} {
+			w.bind("ada", namespace, true)
+		}
+		time.Sleep(quiet + time.Second)
+		watch := w.reads("ada", "watch")
+		defer watch.End()
+		synctest.Wait()
+		present, replaced, err := watch.Namespaces()
+		if err != nil || !slices.Equal(present.Names(), []string{"a"}) {
+			t.Fatalf("a watch has %v, %v", present.Names(), err)
+		}
+		listed, ok := watch.Resumable(w.revision)
+		if !ok || !slices.Equal(listed.Names(), []string{"a", "b"}) {
+			t.Fatalf("a watch continues %v, %v", listed, ok)
+		}
+		listsOnly["c"] = true
+		w.bind("ada", "c", true)
+		time.Sleep(time.Second)
+		if !isClosed(replaced) {
+			t.Error("a watch does not learn that its client may have listed another set elsewhere")
+		}
+		if _, ok := watch.Resumable(w.revision); ok {
+			t.Error("a list with the set before is continued")
+		}
+	})
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// byVerb allows only lists in some namespaces.
+type byVerb struct {
+	*world
+	listsOnly map[string]bool
+}
+
+func (b byVerb) Decide(ctx context.Context, a authorizer.Attributes, open bool) (bool, error) {
+	allowed, err := b.world.Decide(ctx, a, open)
+	return allowed && (a.GetVerb() == "list" || !b.listsOnly[a.GetNamespace()]), err
+}
+
+func (b byVerb) Confirm(ctx context.Context, a authorizer.Attributes, open bool) (bool, error) {
+	return b.Decide(ctx, a, open)
+}

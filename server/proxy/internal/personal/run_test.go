@@ -147,7 +147,7 @@ func TestRevisionsOfADecisionOvertakenByAChange(t *testing.T) {
 		if got := names(view); !slices.Equal(got, []string{"n001", "n900"}) {
 			t.Fatalf("the next list has %v", got)
 		}
-		if view.Resumable(listed) {
+		if resumable(view, listed) {
 			t.Error("what was listed without n001 is resumed as if it had been listed with it")
 		}
 	})

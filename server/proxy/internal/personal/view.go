@@ -52,7 +52,7 @@ type View struct {
 	of       int                    // how many namespaces there were
 	err      error                  // why the set is not known
 	gone     bool                   // for ever: nothing reaches the view any more
-	replaced chan struct{}
+	replaced *announcements
 	decided  time.Time // when the set was last decided, by decisions that began then
 	since    time.Time // when the set was first decided, or replaced
 	changes  uint64    // that may change the set
@@ -81,7 +81,7 @@ func (w *View) abandoned(now time.Time) bool { return !w.inUse() && now.Sub(w.us
 func (w *View) Namespaces() (*watchcache.Namespaces, <-chan struct{}, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.present, w.replaced, w.err
+	return w.present, w.replaced.next(), w.err
 }
 
 // Count returns how many namespaces the view has, and how many there are.
@@ -94,11 +94,11 @@ func (w *View) Count() (has, of int) {
 	return w.present.Len(), w.of
 }
 
-// Resumable reports whether all that was sent at a revision was of the present set; see the package's comment.
-func (w *View) Resumable(from keepwatch.Revision) bool {
+// Resumable returns the present set, and whether all that was sent at a revision was of it; see the package's comment.
+func (w *View) Resumable(from keepwatch.Revision) (present *watchcache.Namespaces, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.epoch.known && from >= w.epoch.floor && w.applied == w.changes
+	return w.present, w.present != nil && w.err == nil && w.epoch.known && from >= w.epoch.floor && w.applied == w.changes
 }
 
 // Agreement is how long another replica may show another set.
@@ -120,7 +120,7 @@ func (w *View) touch(now time.Time) {
 	// A set as young as this may have known the change, and another replica not yet. One that is older may not: if the
 	// change concerns it, it is replaced.
 	if now.Sub(w.since) < w.views.settled {
-		w.announce()
+		w.replaced.announce()
 	}
 	w.mu.Unlock()
 	w.wake()
@@ -224,13 +224,28 @@ func (w *View) show(set *watchcache.Namespaces, began time.Time, applied uint64)
 		w.views.counts.replaced.Inc()
 	}
 	w.present, w.since, w.err = set, time.Now(), nil
-	w.announce()
+	w.replaced.announce()
 }
 
-// announce lets watches look at the set again. w.mu is locked.
-func (w *View) announce() {
-	close(w.replaced)
-	w.replaced = make(chan struct{})
+// announcements let watches look at their sets again. The views of a reading have the same ones: a watch that has
+// resumed a moment ago ends when its client may have listed another set elsewhere.
+type announcements struct {
+	mu      sync.Mutex
+	pending chan struct{}
+}
+
+// next returns the channel that is closed by the next one.
+func (a *announcements) next() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pending
+}
+
+func (a *announcements) announce() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.pending)
+	a.pending = make(chan struct{})
 }
 
 // fail records that the server does not decide. After undecidedFor the set is not known any more.
@@ -245,7 +260,7 @@ func (w *View) fail(cause error) {
 		klog.V(2).InfoS("A personal view is not decided", "user", w.subject.User.GetName(), "resource", w.subject.Resource,
 			"err", cause)
 		w.err = errUndecided
-		w.announce()
+		w.replaced.announce()
 	}
 }
 
@@ -257,7 +272,7 @@ func (w *View) giveUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gone, w.err = true, errGivenUp
-	w.announce()
+	w.replaced.announce()
 }
 
 // errGivenUp is why a view has no set any more. A client continues its watch later.

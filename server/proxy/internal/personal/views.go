@@ -109,16 +109,23 @@ func keyOf(s Subject) key {
 		s.Resource.Resource)}
 }
 
-// hold returns the views of some subjects, all or none, which are in use until release. They need not be decided yet.
+// hold returns the views of some subjects, all or none, which are in use until release. They are those of one reading,
+// and need not be decided yet.
 // It fails with ErrBusy if there are too many views, and not as many yield.
 func (v *Views) hold(subjects ...Subject) ([]*View, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var held, begun, yielded []*View
+	replaced := &announcements{pending: make(chan struct{})}
+	for _, s := range subjects {
+		if view := v.all[keyOf(s)]; view != nil {
+			replaced = view.replaced
+		}
+	}
 	for _, s := range subjects {
 		view := v.all[keyOf(s)]
 		if view == nil {
-			view = v.newView(s)
+			view = v.newView(s, replaced)
 			begun = append(begun, view)
 		} else {
 			v.use(view, 1)
@@ -170,10 +177,10 @@ func (v *Views) undo(held, begun, yielded []*View) {
 	}
 }
 
-func (v *Views) newView(s Subject) *View {
+func (v *Views) newView(s Subject, replaced *announcements) *View {
 	return &View{
 		views: v, key: keyOf(s), subject: s, owner: readpath.Flow(s.User), epoch: v.firstEpoch(s.User),
-		replaced: make(chan struct{}), woken: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		replaced: replaced, woken: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		deciding: make(chan struct{}, 1),
 	}
 }
