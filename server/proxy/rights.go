@@ -72,8 +72,12 @@ func ImpersonationRules() []rbacv1.PolicyRule {
 	}
 }
 
-// PersonalRules returns what a proxy's identity needs beside [ClusterRole] for [Config].Personal.
+// PersonalRules returns what a proxy's identity needs beside [ClusterRole] for [Config].Personal: the namespaces, and
+// whether the server decides by roles alone. Everybody has the latter by system:basic-user, unless that was changed.
 func PersonalRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list",
-		"watch"}}}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectrulesreviews"},
+			Verbs: []string{"create"}},
+	}
 }

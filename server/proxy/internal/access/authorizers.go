@@ -21,7 +21,7 @@ type authorizers struct {
 	reviews     authorizationclient.AuthorizationV1Interface
 	probe       *Probe
 	permissions *permissions
-	asked       atomic.Bool
+	rolesAlone  atomic.Bool // the server has said so last
 }
 
 func newAuthorizers(reviews authorizationclient.AuthorizationV1Interface, p *permissions) *authorizers {
@@ -36,8 +36,8 @@ func (a *authorizers) run(ctx context.Context) {
 }
 
 // ask asks once, and returns for how long the answer counts: zero if the server has not answered. One that refuses, or
-// does not have such reviews, has, and that counts as any denial: if it is ready, since one that starts denies what it
-// will allow.
+// does not have such reviews, may decide by anything, and is asked again soon. A refusal by one that starts does not
+// count: it denies what it will allow.
 func (a *authorizers) ask(ctx context.Context) (counts time.Duration) {
 	reviewing, cancel, err := a.probe.reviewing(ctx)
 	if err != nil {
@@ -59,9 +59,11 @@ func (a *authorizers) ask(ctx context.Context) (counts time.Duration) {
 	case review.Status.Incomplete:
 		a.permissions.foundBeyondRoles()
 	}
-	a.asked.Store(true)
+	a.rolesAlone.Store(!refused && !review.Status.Incomplete)
 	return counts
 }
 
 // beyondRoles reports whether the server may decide by more than roles.
-func (a *authorizers) beyondRoles() bool { return a.permissions.beyondRoles.Load() || !a.asked.Load() }
+func (a *authorizers) beyondRoles() bool {
+	return a.permissions.beyondRoles.Load() || !a.rolesAlone.Load()
+}

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A server that does not know all rules of a user decides by more than roles. Until it has answered, it may.
+// A server that does not know all rules of a user decides by more than roles. One that does not answer, or refuses to
+// say it, may.
 func TestAuthorizers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -24,7 +25,7 @@ func TestAuthorizers(t *testing.T) {
 		beyond     bool
 	}{
 		{http.StatusCreated, false, knownFor, false}, {http.StatusCreated, true, knownFor, true},
-		{http.StatusForbidden, false, unobservedFor, false}, {http.StatusNotFound, false, unobservedFor, false},
+		{http.StatusForbidden, false, unobservedFor, true}, {http.StatusNotFound, false, unobservedFor, true},
 		{http.StatusInternalServerError, false, 0, true}, {http.StatusTooManyRequests, false, 0, true},
 		{http.StatusServiceUnavailable, false, 0, true},
 	} {
@@ -69,16 +70,16 @@ func TestAuthorizers(t *testing.T) {
 	}
 }
 
-// A server that was ready and starts again refuses what it will answer: that does not count.
+// What a server has said counts until it refuses to say it, and is ready: one that starts refuses what it will answer.
 func TestAuthorizersOfAServerThatStarts(t *testing.T) {
 	t.Parallel()
-	var starts atomic.Bool
+	var refuses, starts atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
-		case q.URL.Path != probePath:
+		case q.URL.Path != probePath && refuses.Load():
 			w.WriteHeader(http.StatusForbidden)
-		case starts.Load():
+		case q.URL.Path == probePath && starts.Load():
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 		_, _ = fmt.Fprint(w, `{}`)
@@ -98,12 +99,16 @@ func TestAuthorizersOfAServerThatStarts(t *testing.T) {
 	}
 	defer p.close()
 	a := newAuthorizers(client, p)
+	if counts := a.ask(t.Context()); counts != knownFor || a.beyondRoles() {
+		t.Fatalf("the answer counts for %v", counts)
+	}
+	refuses.Store(true)
 	starts.Store(true)
-	if counts := a.ask(t.Context()); counts != 0 || !a.beyondRoles() {
+	if counts := a.ask(t.Context()); counts != 0 || a.beyondRoles() {
 		t.Errorf("a refusal of a server that starts counts for %v", counts)
 	}
 	starts.Store(false)
-	if counts := a.ask(t.Context()); counts != unobservedFor || a.beyondRoles() {
+	if counts := a.ask(t.Context()); counts != unobservedFor || !a.beyondRoles() {
 		t.Errorf("a refusal of a server that is ready counts for %v", counts)
 	}
 }
