@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"strings"
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
@@ -32,8 +33,38 @@ func (a *Audit) records(decision string, next http.Handler) http.Handler {
 	return genericapifilters.WithAudit(decided, a.Backend, withoutObjects{a.Policy}, endsLate)
 }
 
-// allowed is records for reads.
+// allowed is records for what the server has allowed.
 func (a *Audit) allowed(next http.Handler) http.Handler { return a.records("allow", next) }
+
+// viewAnnotation is where the event of a personal view has how many namespaces the server has allowed, as the header of
+// the answer: the decision about all of them was another one.
+const viewAnnotation = "keepwatch.io/personal-view"
+
+// reads is allowed for reads from memory. The event of a personal view says that it is one.
+func (a *Audit) reads(next http.Handler) http.Handler {
+	if a == nil {
+		return next
+	}
+	recorded := a.allowed(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if view := w.Header().Get(PersonalHeader); view != "" {
+			audit.AddAuditAnnotation(q.Context(), viewAnnotation, view)
+		}
+		next.ServeHTTP(w, q)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if w.Header().Get(PersonalHeader) != "" {
+			q = asSent(q)
+		}
+		recorded.ServeHTTP(w, q)
+	})
+}
+
+// asSent returns the request that unindented was called with.
+func asSent(q *http.Request) *http.Request {
+	q = q.Clone(q.Context())
+	_, q.URL.RawQuery, _ = strings.Cut(q.URL.RawQuery, "&")
+	return q
+}
 
 // endsLate reports whether the beginning of an answer is an event of its own.
 func endsLate(q *http.Request, info *request.RequestInfo) bool {

@@ -34,8 +34,11 @@ func (l *auditLog) ProcessEvents(events ...*auditinternal.Event) bool {
 	defer l.mu.Unlock()
 	for _, e := range events {
 		l.last = string(e.AuditID)
-		l.events = append(l.events, fmt.Sprintf("%s %s %s %s %s", e.Stage, e.Level, e.Verb, e.RequestURI,
-			e.Annotations[decisionAnnotation]))
+		event := fmt.Sprintf("%s %s %s %s %s", e.Stage, e.Level, e.Verb, e.RequestURI, e.Annotations[decisionAnnotation])
+		if view, is := e.Annotations[viewAnnotation]; is {
+			event += " " + view
+		}
+		l.events = append(l.events, event)
 	}
 	return !l.fails
 }
@@ -122,6 +125,41 @@ func TestAudit(t *testing.T) {
 	log.fails = true
 	log.mu.Unlock()
 	get("/metrics", http.StatusInternalServerError) // it is not recorded before it is answered
+}
+
+// The event of a personal view says how many namespaces were allowed, and has the URL that the client has sent.
+func TestAuditOfPersonalViews(t *testing.T) {
+	t.Parallel()
+	log := &auditLog{}
+	r := newPersonalRig(t, 1, func(c *Config) {
+		c.Audit = &Audit{log, policy.NewPolicyRuleEvaluator(&auditinternal.Policy{
+			Rules:      []auditinternal.PolicyRule{{Level: auditinternal.LevelMetadata}},
+			OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived}})}
+	})
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	r.sees(ada, 1)
+	view := r.get(0, ada, anyState).header.Get(PersonalHeader)
+	for path, view := range map[string]string{
+		configMaps: " " + view, anyState: " " + view, anyState + "&pretty=true": " " + view,
+		"/api/v1/namespaces/a/configmaps?resourceVersion=0&": "", "/api/v1/namespaces/a/configmaps?resourceVersion=0": "",
+	} {
+		want := "ResponseComplete Metadata list " + path + " allow" + view
+		await.State(t, "a list is recorded", func() (bool, string) {
+			if got := r.get(0, ada, path); got.code != http.StatusOK {
+				t.Fatalf("%s: %d", path, got.code)
+			}
+			got := log.take()
+			return slices.Contains(got, want), fmt.Sprintf("%q, want %q", got, want)
+		})
+	}
+	const watch = configMaps + "?watch=1&resourceVersion=0"
+	_, events := r.watch(0, ada, "resourceVersion=0")
+	r.expect(events, "ADDED", mapsOf("a")...)
+	want := "ResponseStarted Metadata watch " + watch + " allow " + view
+	if got := log.take(); !slices.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // Each answer has one Audit-ID, as each of an API server: the request's, if it has one. It is that of the event.

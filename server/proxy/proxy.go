@@ -183,7 +183,7 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
-	handler.Filter(func(next http.Handler) http.Handler { return countsAnswers(p.audit.allowed(next)) })
+	handler.Filter(func(next http.Handler) http.Handler { return countsAnswers(p.audit.reads(next)) })
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))
 	p.endpoints = p.newEndpoints()
 	p.handler = genericapifilters.WithAuditInit(http.HandlerFunc(p.serve)) // as an API server, with or without a log
