@@ -536,7 +536,7 @@ var rules = map[string]rule{
 	},
 	"server/proxy/internal/access": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/readpath", "server/proxy/internal/personal",
-			"internal/pause"},
+			"server/proxy/internal/upstream", "internal/pause"},
 		others: []string{
 			"k8s.io/api/authentication/v1$", "k8s.io/api/authorization/v1$", "k8s.io/api/core/v1$", "k8s.io/api/rbac/v1$",
 			"k8s.io/apimachinery/",
@@ -586,7 +586,8 @@ var rules = map[string]rule{
 	},
 	"server/proxy/internal/tables": {
 		ours: []string{"", "store", "reflector", "source/kube", "server/customcolumns", "server/readpath",
-			"server/proxy/internal/discovery", "server/proxy/internal/verbatim", "internal/pause"},
+			"server/proxy/internal/discovery", "server/proxy/internal/upstream", "server/proxy/internal/verbatim",
+			"internal/pause"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apimachinery/",
 			"k8s.io/apiserver/pkg/endpoints/request$", "k8s.io/client-go/rest$", "k8s.io/component-base/metrics$",

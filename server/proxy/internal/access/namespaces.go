@@ -12,6 +12,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/upstream"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -53,7 +54,7 @@ func (n namespace) UID() keepwatch.UID { return n.uid }
 func (n namespace) Revision() keepwatch.Revision { return n.revision }
 
 func newNamespaces(server *rest.Config, p *permissions) (*namespaces, error) {
-	source, err := kube.New(server, kube.Options{
+	source, err := upstream.NewVerified(server, kube.Options{
 		Resource: namespacesResource.WithVersion("v1"),
 		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
 			return namespace{raw.Key, raw.UID, raw.Revision}, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/upstream"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -38,7 +39,8 @@ func newRoles(server *rest.Config, p *permissions, forPersonal bool) (*roles, er
 		decode = decodeGrant
 	}
 	for _, name := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
-		source, err := kube.New(server, kube.Options{Resource: rbacv1.SchemeGroupVersion.WithResource(name), Decode: decode})
+		source, err := upstream.NewVerified(server,
+			kube.Options{Resource: rbacv1.SchemeGroupVersion.WithResource(name), Decode: decode})
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 type quietServer struct {
 	failure atomic.Int32  // the code that it answers everything with; zero for none
 	unready atomic.Bool   // it says so, whatever it answers else
+	newest  atomic.Int32  // the revision of its lists; 7 if it is zero
 	ended   chan struct{} // its watches end when it is closed
 }
 
@@ -52,7 +54,8 @@ func (s *quietServer) RoundTrip(q *http.Request) (*http.Response, error) {
 	case values.Has("sendInitialEvents"):
 		return text(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","reason":"Invalid","code":422}`)
 	case !values.Has("watch"):
-		return text(http.StatusOK, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`)
+		return text(http.StatusOK, fmt.Sprintf(
+			`{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, cmp.Or(s.newest.Load(), 7)))
 	}
 	body, end := io.Pipe()
 	go func() {
@@ -107,6 +110,44 @@ func TestQuietRolesAreObserved(t *testing.T) {
 		is(true, "a minute after it")
 		if anybody.Load() == before {
 			t.Error("personal views are not decided again after the outage")
+		}
+	})
+}
+
+// What an API server had that was restored from a backup does not count after the outage: it accepts a watch from a
+// revision that it has not reached, and sends nothing.
+func TestRestoredServerIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &quietServer{ended: make(chan struct{})}
+		server.newest.Store(1000)
+		p := &permissions{scopes: newScopes(), probe: &Probe{}}
+		config := &rest.Config{Host: "http://server", Transport: server, QPS: -1}
+		r, err := newRoles(config, p, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := newNamespaces(config, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go r.run(ctx)
+		go n.run(ctx)
+		time.Sleep(time.Minute)
+		server.fail(http.StatusServiceUnavailable)
+		time.Sleep(10 * time.Second)
+		server.newest.Store(7)
+		server.recover()
+		time.Sleep(time.Minute)
+		if !p.isObserved() {
+			t.Error("roles are not followed")
+		}
+		for i, of := range append(r.stores, n.store) {
+			if at := of.Snapshot().Revision(); at != 7 {
+				t.Errorf("store %d is at revision %d, which the server does not have", i, at)
+			}
 		}
 	})
 }

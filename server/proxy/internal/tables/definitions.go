@@ -16,6 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/server/customcolumns"
+	"github.com/keepwatch/keepwatch/server/proxy/internal/upstream"
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -49,7 +50,7 @@ func (d *definition) UID() keepwatch.UID { return d.uid }
 func (d *definition) Revision() keepwatch.Revision { return d.revision }
 
 func newDefinitions(server *rest.Config) (*definitions, error) {
-	source, err := kube.New(server, kube.Options{
+	source, err := upstream.NewVerified(server, kube.Options{
 		Resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), Decode: decodeDefinition,
 	})
 	if err != nil {
