@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -80,11 +81,33 @@ func newRestored(s *sink.State) (*restored, error) {
 		return nil, fmt.Errorf("%s: %w", objectName(s), err)
 	}
 	one.owners, one.kind = about.Metadata.OwnerReferences, one.object.GroupVersionKind()
+	one.unbind()
 	if one.kind.Kind == "" || one.kind.Kind == "PartialObjectMetadata" {
 		return nil, fmt.Errorf("%s: the history has its metadata only", objectName(s))
 	}
 	one.problems, err = redacted(s)
 	return one, err
+}
+
+// unbind removes from a volume and a claim what the binding of then has added. A claim that is created has another
+// UID: with the UID of then, the volume would be taken for one that was released, and be reclaimed; and a claim that is
+// bound to a volume which does not have its UID is lost. Without, they are bound again by their names.
+func (o *restored) unbind() {
+	switch o.kind.Kind {
+	case "PersistentVolume":
+		unstructured.RemoveNestedField(o.object.Object, "spec", "claimRef", "uid")
+		unstructured.RemoveNestedField(o.object.Object, "spec", "claimRef", "resourceVersion")
+	case "PersistentVolumeClaim":
+	default:
+		return
+	}
+	annotations := o.object.GetAnnotations()
+	maps.DeleteFunc(annotations, func(name, _ string) bool {
+		return name == "pv.kubernetes.io/bind-completed" || name == "pv.kubernetes.io/bound-by-controller"
+	})
+	if annotations != nil {
+		o.object.SetAnnotations(annotations)
+	}
 }
 
 // redacted returns a line for each field whose value sync has not stored. What is written in its place would destroy
@@ -116,7 +139,7 @@ func isRedacted(value json.RawMessage) bool {
 
 // first has the kinds that others need.
 var first = []string{"CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount",
-	"ClusterRole", "Role"}
+	"ClusterRole", "Role", "PersistentVolume"}
 
 // sort orders the objects: definitions and namespaces first, and each owner before what it owns.
 func (r *restoration) sort() {
@@ -311,8 +334,15 @@ func reference(owner metav1.OwnerReference) map[string]any {
 	return o
 }
 
-// prepareVolume says what becomes of the volume of a claim that is created.
+// prepareVolume says what becomes of a volume that is created, or of that of a claim.
 func (r *restoration) prepareVolume(ctx context.Context, one *restored) error {
+	if one.kind.Kind == "PersistentVolume" && one.live == nil {
+		policy, _, _ := unstructured.NestedString(one.object.Object, "spec", "persistentVolumeReclaimPolicy")
+		if policy == "Delete" {
+			one.notes = append(one.notes, "its reclaim policy is Delete: its data may be gone, and goes with its claim")
+		}
+		return nil
+	}
 	volume, _, _ := unstructured.NestedString(one.object.Object, "spec", "volumeName")
 	if one.kind.Kind != "PersistentVolumeClaim" || one.live != nil || volume == "" {
 		return nil
@@ -320,6 +350,8 @@ func (r *restoration) prepareVolume(ctx context.Context, one *restored) error {
 	o, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}).Get(ctx, volume,
 		metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && r.needed[[2]string{"PersistentVolume", volume}]:
+		return nil // it is written first
 	case apierrors.IsNotFound(err):
 		one.notes = append(one.notes, fmt.Sprintf("its volume %s is gone, and its data: the claim gets a new one", volume))
 		unstructured.RemoveNestedField(one.object.Object, "spec", "volumeName")
@@ -330,7 +362,7 @@ func (r *restoration) prepareVolume(ctx context.Context, one *restored) error {
 	claim, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "uid")
 	if claim != "" {
 		one.notes = append(one.notes, fmt.Sprintf("its volume %s belongs to the claim with the UID %s: "+
-			"the claim is lost until spec.claimRef.uid of the volume is removed", volume, claim))
+			"the claim waits until spec.claimRef.uid of the volume is removed", volume, claim))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,5 +89,62 @@ func TestRestoreEndsBesideAPlugin(t *testing.T) {
 				t.Errorf("%s: the report is %q, want %q", hangs, out.String(), want)
 			}
 		})
+	}
+}
+
+// A volume and its claim that are restored together find each other: the claim keeps the volume's name, the volume the
+// claim's, and neither has what the binding of then has added.
+func TestRestoreOfAVolumeAndItsClaim(t *testing.T) {
+	var written []string
+	client, err := dynamic.NewForConfig(&rest.Config{Host: "http://server", QPS: -1, Transport: transport(
+		func(r *http.Request) (*http.Response, error) {
+			code, body := http.StatusNotFound, []byte(`{"apiVersion":"v1","kind":"Status","reason":"NotFound","code":404}`)
+			if r.Method == http.MethodPatch {
+				var err error
+				if body, err = io.ReadAll(r.Body); err != nil {
+					return nil, err
+				}
+				if code = http.StatusOK; r.URL.Query().Get("dryRun") == "" {
+					written = append(written, strings.TrimSpace(string(body)))
+				}
+			}
+			return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolume"}, meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, meta.RESTScopeNamespace)
+	const bound = `"pv.kubernetes.io/bind-completed":"yes","pv.kubernetes.io/bound-by-controller":"yes"`
+	const claim = `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{"a":"b"%s},"name":"c",` +
+		`"namespace":"shop"},"spec":{"volumeName":"v"}}`
+	const volume = `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"annotations":{%s},"name":"v"},"spec":` +
+		`{"claimRef":{"name":"c","namespace":"shop"%s},"persistentVolumeReclaimPolicy":"Delete"}}`
+	r := &restoration{client: client, mapper: mapper}
+	for _, s := range []sink.State{
+		{Resource: "persistentvolumeclaims", Key: keepwatch.Key{Namespace: "shop", Name: "c"}, UID: "1",
+			Object: fmt.Appendf(nil, claim, ","+bound)},
+		{Resource: "persistentvolumes", Key: keepwatch.Key{Name: "v"}, UID: "2",
+			Object: fmt.Appendf(nil, volume, bound, `,"resourceVersion":"9","uid":"1"`)},
+	} {
+		one, err := newRestored(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.objects = append(r.objects, one)
+	}
+	r.sort()
+	var out, stderr bytes.Buffer
+	if err := (&restoreOptions{flags: &flags{output: "text"}}).restore(t.Context(), r, &out, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{fmt.Sprintf(volume, "", ""), fmt.Sprintf(claim, "")}
+	if !slices.Equal(written, want) {
+		t.Errorf("written is\n%s\nwant\n%s", strings.Join(written, "\n"), strings.Join(want, "\n"))
+	}
+	if want := "keepwatch: persistentvolumes/v: its reclaim policy is Delete: its data may be gone, and goes with its claim\n"; stderr.String() != want {
+		t.Errorf("%q, want %q", stderr.String(), want)
 	}
 }
