@@ -122,6 +122,31 @@ REVISION +TIME +EVENT +GENERATION +MANAGERS +FIELDS *
 	}
 	out, _ = look(t, "diff", "cm/story", "--at", "revision/"+second, "--from", to, "-o", "fields")
 	mustMatch(t, out, "DELETED configmaps/default/story revision "+second+" > <none>\n")
+	configMap(t, client, "late", "x")
+	waitFor(t, func() bool {
+		code, _, _ := execute(t, "history", "log", "cm/late", "--from", to)
+		return code == 0
+	})
+	for args, want := range map[string]string{ // exit code, and stderr
+		"diff cm/late --and revision/" + second:          `0 keepwatch: configmaps/late -n default did not exist at the moments`,
+		"diff cm/typo":                                   `1 keepwatch: the history has no configmaps named typo in namespace default, from .*`,
+		"blame cm/typo":                                  `1 keepwatch: the history has no configmaps named typo in namespace default, from .*`,
+		"diff cm/story -o json --and revision/" + second: `0 `,
+	} {
+		command := append(append([]string{"history"}, strings.Fields(args)...), "--at", "revision/"+first, "--from", to)
+		if strings.Contains(args, "cm/story") {
+			command[len(command)-3] = "revision/" + second
+		}
+		code, _, stderr := execute(t, command...)
+		if got := fmt.Sprint(code, " ", strings.TrimSpace(stderr)); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+			t.Errorf("%s: %s", args, got)
+		}
+	}
+	code, _, stderr := execute(t, "history", "blame", "cm/late", "--at", "revision/"+first, "--from", to)
+	if code != 1 || !strings.Contains(stderr,
+		"configmaps/late -n default did not exist until that moment: the first state in the history is of revision ") {
+		t.Errorf("blame before the creation: exit %d, %s", code, stderr)
+	}
 	out, _ = look(t, "diff", "cm/story", "--at", "now", "--and", "revision/"+second, "--from", to, "-o", "json")
 	var compared struct{ Objects []lookback.ComparedObject }
 	if err := json.Unmarshal([]byte(out), &compared); err != nil || len(compared.Objects) != 1 ||

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -85,7 +86,12 @@ func (o *flags) blame(ctx context.Context, v *history.View, args []string, m his
 		return err
 	}
 	if len(last.changes) == 0 {
-		return o.nothing(v, of)
+		states, err := v.Outline(ctx, of)
+		if err != nil || len(states) == 0 {
+			return errors.Join(err, o.nothing(v, of))
+		}
+		return fmt.Errorf("%s did not exist until that moment: the first state in the history is of revision %d, %s",
+			objectName(&states[0]), states[0].From.Revision, clock(states[0].SeenFrom))
 	}
 	if end := last.end; end != nil {
 		fmt.Fprintf(stderr, "keepwatch: %s was deleted at revision %d, %s; who did it is not recorded\n",
@@ -162,7 +168,7 @@ func isIdentity(p field.Path) bool {
 // printBlame prints a line for each field.
 func printBlame(out io.Writer, fields []blamedField) error {
 	rows := printers.GetNewTabWriter(out)
-	fmt.Fprintln(rows, "SINCE\tTIME\tMANAGERS\tFIELD\tVALUE\tWAS")
+	writeRow(rows, "SINCE", "TIME", "MANAGERS", "FIELD", "VALUE", "WAS")
 	for _, f := range fields {
 		since := f.Since.String()
 		switch {
@@ -171,8 +177,7 @@ func printBlame(out io.Writer, fields []blamedField) error {
 		case f.Gap != nil:
 			since += " (gap)"
 		}
-		fmt.Fprintf(rows, "%s\t%s\t%s\t%s\t%s\t%s\n", since, clock(f.Time), names(f.Managers), f.Path, shortened(f.Value),
-			shortened(f.Was))
+		writeRow(rows, since, clock(f.Time), names(f.Managers), f.Path, shortened(f.Value), shortened(f.Was))
 	}
 	if err := rows.Flush(); err != nil {
 		return exit.WriteError(err)

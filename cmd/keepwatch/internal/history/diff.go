@@ -106,9 +106,19 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 	case "json", "yaml":
 		show = func(c difference.Difference) error { return d.listed(&list, c) }
 	}
+	different := false
+	each := func(c difference.Difference) error {
+		different = true
+		return show(c)
+	}
 	for _, stream := range streams {
-		if err := difference.Each(ctx, d.view, objectsOf(of, stream), from.Of(stream), to.Of(stream), show); err != nil {
+		if err := difference.Each(ctx, d.view, objectsOf(of, stream), from.Of(stream), to.Of(stream), each); err != nil {
 			return errors.Join(err, d.flush())
+		}
+	}
+	if of.Name != "" && !different {
+		if err := d.missing(ctx, of, from.Of(streams[0]), to.Of(streams[0])); err != nil {
+			return err
 		}
 	}
 	if d.output == "json" || d.output == "yaml" {
@@ -121,6 +131,26 @@ func (d *differ) run(ctx context.Context, args []string, first, second history.M
 			"keepwatch: %d objects differ in status and managedFields only: see --status and --managed-fields\n", d.folded)
 	}
 	return d.flush()
+}
+
+// missing says that an object existed at none of the moments. It returns an error if it never did.
+func (d *differ) missing(ctx context.Context, of history.Objects, moments ...sink.Point) error {
+	states, err := d.view.Outline(ctx, of)
+	if err != nil {
+		return err
+	}
+	if len(states) == 0 {
+		return d.nothing(d.view, of)
+	}
+	for _, s := range states {
+		for _, at := range moments {
+			if !at.Before(s.From) && (s.To == nil || at.Before(*s.To)) {
+				return nil
+			}
+		}
+	}
+	fmt.Fprintf(d.stderr, "keepwatch: %s did not exist at the moments\n", objectName(&states[0]))
+	return nil
 }
 
 func (d *differ) flush() error {
@@ -216,7 +246,8 @@ func (d *differ) printFields(of difference.Difference) error {
 			fmt.Fprintln(d.out, "  status (see --status)")
 			continue
 		}
-		fmt.Fprintf(d.out, "  %s: %s > %s\n", f.Path, cmp.Or(string(f.Old), "<none>"), cmp.Or(string(f.New), "<none>"))
+		fmt.Fprintf(d.out, "  %s: %s > %s\n", printable(f.Path), cmp.Or(printable(string(f.Old)), "<none>"),
+			cmp.Or(printable(string(f.New)), "<none>"))
 	}
 	return nil // flush has the error of a write
 }

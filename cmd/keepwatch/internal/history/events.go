@@ -350,23 +350,24 @@ type reportedTable struct {
 }
 
 func (t *reportedTable) add(e ReportedEvents) error {
-	object := ""
-	if t.count == 0 {
+	row := func(last, count, first, object any, rest ...any) {
+		cells := []any{last, count, first}
 		if t.several {
-			object = "OBJECT\t"
+			cells = append(cells, object)
 		}
-		fmt.Fprintln(t.rows, "LAST SEEN\tCOUNT\tFIRST SEEN\t"+object+"TYPE\tREASON\tEVENT\tREVISION\tSTATE\tMESSAGE")
+		writeRow(t.rows, append(cells, rest...)...)
 	}
-	if t.several {
-		object = keepwatch.Key{Namespace: e.Subject.Namespace, Name: e.Subject.Name}.String() + "\t"
+	if t.count == 0 {
+		row("LAST SEEN", "COUNT", "FIRST SEEN", "OBJECT", "TYPE", "REASON", "EVENT", "REVISION", "STATE", "MESSAGE")
 	}
 	end := history.Current
 	if e.End != nil {
 		end = e.End.Type
 	}
 	revision, state := e.Object.text()
-	fmt.Fprintf(t.rows, "%s\t%d\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\n", clock(e.Last), e.Count, clock(e.First), object, e.Type,
-		e.Reason, end, revision, state, strings.Join(strings.Fields(e.Message+e.Related.text()), " "))
+	subject := keepwatch.Key{Namespace: e.Subject.Namespace, Name: e.Subject.Name}
+	row(clock(e.Last), e.Count, clock(e.First), subject, e.Type, e.Reason, end, revision, state,
+		strings.Join(strings.Fields(e.Message+e.Related.text()), " "))
 	return t.added()
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -227,6 +228,33 @@ func Moment(flag, text string) (history.Moment, error) {
 		return m, exit.Usage(fmt.Errorf("--%s: %w", flag, err))
 	}
 	return m, nil
+}
+
+// writeRow writes a line of a table. What the cells have of objects can neither end the line nor control a terminal.
+func writeRow(rows io.Writer, cells ...any) {
+	var line []string
+	for _, cell := range cells {
+		line = append(line, printable(fmt.Sprint(cell)))
+	}
+	fmt.Fprintln(rows, strings.Join(line, "\t")) // the flush has the error
+}
+
+// printable returns a text in one line, with ^[ for an escape, as kubectl writes it, and so on.
+func printable(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n' || r == '\t':
+			out.WriteByte(' ')
+		case r < ' ' || r == 0x7f:
+			out.WriteString("^" + string(r^0x40))
+		case unicode.IsControl(r):
+			fmt.Fprintf(&out, "\\u%04x", r)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
 }
 
 // writeData writes a value as JSON or YAML.

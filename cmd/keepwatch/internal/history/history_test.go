@@ -65,3 +65,12 @@ func TestRevisionBesideAnEvent(t *testing.T) {
 		}
 	}
 }
+
+// What objects say neither ends a line nor controls a terminal.
+func TestRows(t *testing.T) {
+	var out bytes.Buffer
+	writeRow(&out, 7, "a\tb\r\nc", "\x1b[2J\x1b]0;title\x07", "\u009b1m\x7f", "日本 é")
+	if want := "7\ta b^M c\t^[[2J^[]0;title^G\t\\u009b1m^?\t日本 é\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}

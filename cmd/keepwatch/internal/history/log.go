@@ -350,19 +350,19 @@ type logTable struct {
 }
 
 func (t *logTable) add(e LoggedEvent) error {
-	object := ""
-	if t.count == 0 {
+	row := func(revision, time, event, object any, rest ...any) {
+		cells := []any{revision, time, event}
 		if t.several {
-			object = "OBJECT\t"
+			cells = append(cells, object)
 		}
-		fmt.Fprintln(t.rows, "REVISION\tTIME\tEVENT\t"+object+"GENERATION\tMANAGERS\tFIELDS")
+		writeRow(t.rows, append(cells, rest...)...)
 	}
-	if t.several {
-		object = t.object(e) + "\t"
+	if t.count == 0 {
+		row("REVISION", "TIME", "EVENT", "OBJECT", "GENERATION", "MANAGERS", "FIELDS")
 	}
 	if e.Type == history.Missing {
-		fmt.Fprintf(t.rows, "%d\t%s\t%s\t%s\t\tmissing until revision %d (%s)\n", e.Revision, clock(e.Time), e.Type, object,
-			e.Gap.To, e.Gap.Reason)
+		row(e.Revision, clock(e.Time), e.Type, t.object(e), "", "",
+			fmt.Sprintf("missing until revision %d (%s)", e.Gap.To, e.Gap.Reason))
 	} else {
 		generation, managers := "", names(e.Managers)
 		if e.Generation > 0 {
@@ -371,8 +371,7 @@ func (t *logTable) add(e LoggedEvent) error {
 		if e.Type == history.Deleted {
 			managers = "<not recorded>"
 		}
-		fmt.Fprintf(t.rows, "%d\t%s\t%s\t%s%s\t%s\t%s\n", e.Revision, clock(e.Time), e.Type, object, generation, managers,
-			e.summary())
+		row(e.Revision, clock(e.Time), e.Type, t.object(e), generation, managers, e.summary())
 	}
 	return t.added()
 }

@@ -288,7 +288,7 @@ func (o *restoreOptions) report(out io.Writer, r *restoration) error {
 func (r *restoration) print(stderr io.Writer) (refused int) {
 	for _, one := range r.objects {
 		for _, note := range slices.Concat(one.notes, one.problems) {
-			fmt.Fprintf(stderr, "keepwatch: %s: %s\n", objectName(one.state), note)
+			fmt.Fprintf(stderr, "keepwatch: %s: %s\n", objectName(one.state), printable(note))
 		}
 		if len(one.problems) > 0 {
 			refused++
