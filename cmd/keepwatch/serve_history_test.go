@@ -30,6 +30,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/assets"
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/cluster"
+	lookback "github.com/keepwatch/keepwatch/cmd/keepwatch/internal/history"
 	"github.com/keepwatch/keepwatch/sinks/testonly/pgtest"
 )
 
@@ -527,6 +528,32 @@ func testPastContexts(t *testing.T, past *pastServer, last string) {
 		!regexp.MustCompile(`/at/\d{4}-\d\d-\d\dT`).MatchString(config.Clusters[moment].Server) {
 		t.Errorf("%+v, %v", config, err)
 	}
+	config.Contexts["then"].Namespace, config.Contexts["then"].AuthInfo = "shop", "somebody"
+	config.AuthInfos["somebody"] = config.AuthInfos["now"]
+	if err := clientcmd.WriteToFile(*config, past.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	kept := func(by string) {
+		t.Helper()
+		config, err := clientcmd.LoadFromFile(past.kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := config.Contexts["then"]; c.Cluster != "then" || c.Namespace != "shop" || c.AuthInfo != "somebody" {
+			t.Errorf("the context after %s: %+v", by, c)
+		}
+	}
+	if code, _, stderr := execute(t, "history", "context", "revision/"+last, "--kubeconfig", past.kubeconfig, "--name",
+		"then"); code != 0 {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	kept("history context")
+	now := config.Clusters["now"]
+	if err := lookback.WriteKubeconfig(past.kubeconfig, strings.TrimSuffix(now.Server, "/at/now"),
+		now.CertificateAuthorityData, config.AuthInfos["now"].Token); err != nil {
+		t.Error(err)
+	}
+	kept("serve --history")
 	kubectl := pastKubectl(t, "--kubeconfig", past.kubeconfig, "--context", "then", "get", "configmaps", "-n", "default")
 	// The newest state of each type: that a quiet one has not changed since, the server confirms about once a minute.
 	kubectl += pastKubectl(t, "--kubeconfig", past.kubeconfig, "get", "svc,widgets", "-n", "default")

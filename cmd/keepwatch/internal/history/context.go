@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keepwatch/keepwatch/cmd/keepwatch/internal/exit"
 	"github.com/keepwatch/keepwatch/source/history"
@@ -71,7 +70,8 @@ func addContext(file, name string, m history.Moment, speed float64, out io.Write
 	}
 	cluster := *now
 	cluster.Server = strings.TrimSuffix(cluster.Server, "/at/now") + path
-	k.Clusters[name], k.Contexts[name] = &cluster, &clientcmdapi.Context{Cluster: name, AuthInfo: nowContext}
+	k.Clusters[name] = &cluster
+	addTo(k, name)
 	if err := writeContexts(file, k, "--kubeconfig"); err != nil {
 		return err
 	}

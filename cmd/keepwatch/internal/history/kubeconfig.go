@@ -37,11 +37,20 @@ func WriteKubeconfig(file, address string, authority []byte, token string) error
 	}
 	for name, moment := range moments {
 		k.Clusters[name] = &clientcmdapi.Cluster{Server: address + moment, CertificateAuthorityData: authority}
-		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: nowContext}
+		addTo(k, name)
 	}
 	k.AuthInfos[nowContext] = &clientcmdapi.AuthInfo{Token: token}
 	k.CurrentContext = cmp.Or(k.CurrentContext, nowContext)
 	return writeContexts(file, k, "--kubeconfig-out")
+}
+
+// addTo adds the context of a cluster to a kubeconfig. One that exists keeps its namespace and user, which
+// kubectl config may have set.
+func addTo(k *clientcmdapi.Config, name string) {
+	if c := k.Contexts[name]; c == nil || c.AuthInfo == "" {
+		k.Contexts[name] = &clientcmdapi.Context{AuthInfo: nowContext}
+	}
+	k.Contexts[name].Cluster = name
 }
 
 func writeContexts(file string, k *clientcmdapi.Config, flag string) error {
