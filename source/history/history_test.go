@@ -793,3 +793,35 @@ func TestClockThatIsSet(t *testing.T) {
 		}
 	}
 }
+
+// counted counts what is asked for the point of a time, which reads all later states.
+type counted struct {
+	*tables
+	asked int
+}
+
+func (c *counted) Snapshot(_ context.Context, read func(sink.Snapshot) error) error { return read(c) }
+
+func (c *counted) PointAt(ctx context.Context, resources []string, at time.Time) (sink.Point, error) {
+	c.asked++
+	return c.tables.PointAt(ctx, resources, at)
+}
+
+// The points of a time that is over are looked for once, also by requests that come later.
+func TestPointsOfATimeAreRemembered(t *testing.T) {
+	c := &counted{tables: &tables{
+		status: []sink.Status{{ID: stream.Identity{Resource: "pods"}, Active: true, First: at(10), FirstSeen: minute(0),
+			Progress: sink.Progress{Cursor: 40, Since: 10}, Time: minute(40)}},
+		states: []sink.State{state("a", 10, 20, 0, 10), state("a", 20, 0, 10, 0)},
+	}}
+	h := history.New(c, history.Options{})
+	for _, row := range []struct{ minute, asked int }{{15, 1}, {15, 1}, {5, 2}, {15, 2}, {40, 3}, {40, 4}} {
+		err := h.View(t.Context(), func(v *history.View) error {
+			_, err := v.Points(t.Context(), history.Moment{Time: minute(row.minute)}, false, streamOf(t, v, "pods"))
+			return err
+		})
+		if err != nil || c.asked != row.asked {
+			t.Errorf("minute %d: asked %d times, want %d, %v", row.minute, c.asked, row.asked, err)
+		}
+	}
+}

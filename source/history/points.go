@@ -76,7 +76,7 @@ func (v *View) Points(ctx context.Context, m Moment, lenient bool, streams ...si
 		var err error
 		if m.IsNow() {
 			p.lines[line] = newest(of)
-		} else if p.lines[line], err = v.pointAt(ctx, p.Time, of); err != nil {
+		} else if p.lines[line], err = v.cutAt(ctx, p.Time, of); err != nil {
 			return nil, err
 		}
 	}
@@ -324,22 +324,25 @@ type cuts struct {
 }
 
 type cut struct {
-	resources string // of the line, which may become others
-	at        time.Time
+	streams string // of the line, which may become others, or some of them
+	at      time.Time
 }
 
 const (
 	// maxCuts bounds the cuts that are remembered, which are those of times settledAfter before the last transaction.
-	maxCuts      = 256
+	maxCuts      = 2048
 	settledAfter = time.Minute
 )
 
-// cutAt is pointAt for all streams of a line.
+// cutAt is pointAt, which it remembers.
 func (v *View) cutAt(ctx context.Context, at time.Time, line []sink.Status) (sink.Point, error) {
-	key, settled := cut{strings.Join(names(line), " "), at.UTC()}, false
+	var streams strings.Builder
+	settled := false
 	for _, s := range line {
+		fmt.Fprintf(&streams, "%s/%s ", s.ID.Namespace, s.ID)
 		settled = settled || at.Before(s.Time.Add(-settledAfter))
 	}
+	key := cut{streams.String(), at.UTC()}
 	v.cuts.mu.Lock()
 	point, ok := v.cuts.known[key]
 	v.cuts.mu.Unlock()
