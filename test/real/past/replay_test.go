@@ -45,12 +45,14 @@ func TestReplays(t *testing.T) {
 	const maps, widgets = "configmaps", "widgets.example.com" // that the trial writes
 	// kopf begins only if it finds the others.
 	const types = maps + "," + widgets + ",namespaces,customresourcedefinitions.apiextensions.k8s.io"
-	trial := rawwatch.Record(t, server.Config(), etcd, func() { r.startSync("synced at", types) })
+	var stored *peer.Process
+	start := func(want string) { stored = r.startSync(types, r.database(), want) }
+	trial := rawwatch.Record(t, server.Config(), etcd, func() { start("synced at") })
 	trial.Written(writes / 4)
 	for _, resource := range []string{maps, widgets} { // without an object before it, the log has no row of a gap
 		r.until("the history has "+resource, func() bool { return len(r.events(resource)) > 0 })
 	}
-	r.sync.Kill()
+	stored.Kill()
 	trial.Written(writes / 4)
 	if _, err := etcd.Compact(t.Context(), trial.RecordRevision(), clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
@@ -58,17 +60,17 @@ func TestReplays(t *testing.T) {
 	if err := server.Restart(t.Context()); err != nil { // it has what etcd has forgotten
 		t.Fatal(err)
 	}
-	r.startSync("", types) // a type without changes is behind the others for up to a minute
+	start("") // a type without changes is behind the others for up to a minute
 	afterGap := r.afterGap(maps, widgets)
 	began := time.Now()
 	trial.Written(writes / 4)
-	r.sync.Kill()
+	stored.Kill()
 	trial.Written(writes / 4)
-	r.startSync("", types)
+	start("")
 	ended := time.Now()
 	trial.End()
 
-	past := r.serveHistory("--max-replays", "200")
+	past := r.serveHistory(r.database(), "--max-replays", "200")
 	at := func(moment string) *rest.Config {
 		config := rest.CopyConfig(past)
 		config.Host += "/" + moment
@@ -187,11 +189,11 @@ func (r *rig) follow(writes []check.Write, command []string, name string, at *re
 	}
 }
 
-// serveHistory serves the history for the duration of the test, and returns it without a moment.
-func (r *rig) serveHistory(flags ...string) *rest.Config {
+// serveHistory serves the history of a database for the duration of the test, and returns it without a moment.
+func (r *rig) serveHistory(database string, flags ...string) *rest.Config {
 	r.Helper()
-	kubeconfig := filepath.Join(r.dir, "past.kubeconfig")
-	r.start("at/MOMENT", append([]string{"serve", "--history", r.database(), "--listen", "127.0.0.1:0",
+	kubeconfig := filepath.Join(r.TempDir(), "kubeconfig")
+	r.start("at/MOMENT", append([]string{"serve", "--history", database, "--listen", "127.0.0.1:0",
 		"--kubeconfig-out", kubeconfig}, flags...)...)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
