@@ -530,7 +530,7 @@ func testRestoreNamespace(t *testing.T) {
 	before := others()
 	restore := func(suffix string, flags ...string) {
 		t.Helper()
-		code, out, stderr := execute(t, append([]string{"history", "restore", all, "-A", "--from", to, "--at", "now"},
+		code, out, stderr := execute(t, append([]string{"history", "restore", all + ",cm", "-A", "--from", to, "--at", "now"},
 			flags...)...)
 		var created []string
 		for line := range strings.Lines(out) {

@@ -217,7 +217,9 @@ func (o *restoreOptions) selected(ctx context.Context, v *history.View,
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, of)
+		if !slices.Contains(all, of) { // under another name of the type
+			all = append(all, of)
+		}
 	}
 	return all, nil
 }
