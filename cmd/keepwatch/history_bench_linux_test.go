@@ -173,6 +173,7 @@ func (h heartbeats) server(states int) {
 	past := servePast(h, h.database)
 	at := func(revision int) string { return fmt.Sprintf("/at/revision/%d/api/v1/pods", revision) }
 	middle, day := states/2, states/24/60 // revisions of a minute
+	hoursAgo := fmt.Sprintf("/at/%s/api/v1/pods", time.Now().Add(-6*time.Hour).UTC().Format(time.RFC3339))
 	for _, row := range []struct {
 		name, path string
 		goal       float64
@@ -183,6 +184,8 @@ func (h heartbeats) server(states int) {
 		{"a LIST a minute before", at(middle - day), 1},
 		{"a LIST an hour later", at(middle + 60*day), 1},
 		{"a LIST at the end", at(states), 1},
+		{"a LIST at a time, 6 hours ago", hoursAgo, 1},
+		{"a page of it", hoursAgo + "?limit=100", 0},
 		{"the page of an hour", "/keepwatch/?type=pods", 1},
 		{"the page of the day", "/keepwatch/?type=pods&from=-1d", 0},
 	} {
