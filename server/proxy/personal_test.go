@@ -94,7 +94,8 @@ func (r *personalRig) start(config Config) *replica {
 	r.until("roles and namespaces are followed", func() bool {
 		followed := p.access.Cluster()
 		_, err := followed.Namespaces()
-		return err == nil && followed.Roles() != nil
+		_, seen := followed.Roles()
+		return err == nil && seen
 	})
 	return &replica{p, serve}
 }

@@ -19,12 +19,16 @@ type Cluster struct {
 // Namespaces implements personal.Cluster.
 func (c Cluster) Namespaces() (map[string]keepwatch.UID, error) { return c.namespaces.uids() }
 
+// rolesCountFor is how long roles count whose changes are not seen, to say which namespaces a personal view may have.
+const rolesCountFor = time.Minute
+
 // Roles implements personal.Cluster.
-func (c Cluster) Roles() *personal.Roles {
-	if !c.roles.permissions.isObserved() {
-		return nil
+func (c Cluster) Roles() (roles *personal.Roles, seen bool) {
+	seen, since := c.roles.permissions.observedSince()
+	if !seen && (since.IsZero() || time.Since(since) >= rolesCountFor) {
+		return nil, false
 	}
-	return c.roles.granted
+	return c.roles.granted, seen
 }
 
 // DecidedFor implements personal.Cluster.

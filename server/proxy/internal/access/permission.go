@@ -58,6 +58,7 @@ type permissions struct {
 
 	mu       sync.Mutex
 	observed bool          // changes of roles and bindings are seen
+	turned   time.Time     // when that was another answer last
 	unseen   chan struct{} // closed when they no longer are; nil if nobody waits for that
 	number   uint64        // of changes and renewals
 	scopes

@@ -178,6 +178,9 @@ func (p *permissions) observe(observed bool) (changed bool) {
 		close(p.unseen)
 		p.unseen = nil
 	}
+	if changed {
+		p.turned = time.Now()
+	}
 	p.observed = observed
 	return changed
 }
@@ -197,6 +200,13 @@ func (p *permissions) isObserved() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.observed
+}
+
+// observedSince reports whether changes are seen, and since when; zero if they have never been.
+func (p *permissions) observedSince() (observed bool, since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.observed, p.turned
 }
 
 // decidedFor is how long a decision is used while nothing changes.

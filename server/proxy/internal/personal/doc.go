@@ -7,7 +7,8 @@
 //
 // A [Reading] is a watchcache.View. It has the views of both verbs, list and watch, since one continues the other. The
 // server's reviews are the only authority: bindings say which namespaces to ask about, and when to ask again. If it is
-// not known what they say, or if the server may decide by more than roles, it is asked about every namespace.
+// not known what they say, or if the server may decide by more than roles, it is asked about every namespace. What they
+// said last counts for a minute while their changes are not seen, for views that are shown.
 //
 // # Decided again
 //

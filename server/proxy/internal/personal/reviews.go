@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // Reviews decides as the API server does. Its methods are safe for concurrent use.
@@ -51,13 +52,22 @@ func (s Subject) attributes(namespace string) authorizer.Attributes {
 	return a
 }
 
-// candidates returns the namespaces that the server is asked about, and those of them in which the user is bound.
-func (v *Views) candidates(s Subject, existing map[string]keepwatch.UID) (all []string, bound map[string]bool) {
-	roles := v.cluster.Roles()
-	if roles == nil {
+// candidates returns the namespaces that the server is asked about, and those of them in which the user is bound. While
+// changes of roles are not seen, they are those where the user was bound, and what is shown, nil if nothing is yet:
+// when a server restarts, the views of all users would ask it about all namespaces. What is granted then waits until
+// changes are seen.
+func (v *Views) candidates(s Subject, existing map[string]keepwatch.UID,
+	shown *watchcache.Namespaces) (all []string, bound map[string]bool) {
+	roles, seen := v.cluster.Roles()
+	if roles == nil || !seen && shown == nil {
 		return slices.Sorted(maps.Keys(existing)), nil
 	}
 	bound = roles.bound(s.User)
+	if !seen {
+		for namespace := range shown.All() {
+			bound[namespace] = true
+		}
+	}
 	if s.ofNamespaces() {
 		maps.Copy(bound, roles.named(s.User))
 	}

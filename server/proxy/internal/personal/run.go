@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/server/watchcache"
 )
 
 // run is one decision about the set of a view. It asks first about the namespaces that are shown, and those in which
@@ -134,7 +135,7 @@ func (r *run) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	candidates, bound := v.candidates(w.subject, existing)
+	candidates, bound := v.candidates(w.subject, existing, shown)
 	r.number, r.existing, r.candidates = changes, existing, make(map[string]bool, len(candidates))
 	r.round, r.roundBegan = r.round+1, time.Now()
 	r.first, r.others, r.changes = []string{""}, nil, true
@@ -171,12 +172,22 @@ func (r *run) askNext(ctx context.Context) bool {
 	*queue = (*queue)[1:]
 	r.count(a, 1)
 	present, _, _ := w.Namespaces()
-	shown := present != nil && present.Has(a.namespace)
+	shown := present != nil && (present.Has(a.namespace) || a.namespace == "" && r.losesByAll(present))
 	r.asking.Go(func() {
 		a.allowed, a.err = w.views.review(ctx, w.subject.attributes(a.namespace), r.open, shown)
 		r.answers <- a
 	})
 	return true
+}
+
+// losesByAll reports whether a set has a namespace that is in it by what is allowed in all: a denial of that ends it.
+func (r *run) losesByAll(set *watchcache.Namespaces) bool {
+	for namespace := range set.All() {
+		if !r.candidates[namespace] {
+			return true
+		}
+	}
+	return false
 }
 
 // count adds to the questions in flight.

@@ -95,7 +95,11 @@ func (w *View) Count() (has, of int) {
 }
 
 // Resumable returns the present set, and whether all that was sent at a revision was of it; see the package's comment.
+// While changes of roles are not seen, another replica may know of some, and have sent another set.
 func (w *View) Resumable(from keepwatch.Revision) (present *watchcache.Namespaces, ok bool) {
+	if roles, seen := w.views.cluster.Roles(); roles != nil && !seen {
+		return nil, false
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.present, w.present != nil && w.err == nil && w.epoch.known && from >= w.epoch.floor && w.applied == w.changes
@@ -203,7 +207,8 @@ func (w *View) decide(ctx context.Context, open bool) error {
 // that starts denies a part of what it will allow. That its roles are followed says that it does not start. A denial
 // of what is shown is confirmed by itself.
 func (w *View) countsDenials(ctx context.Context) error {
-	if present, _, err := w.Namespaces(); present != nil && err == nil || w.views.cluster.Roles() != nil {
+	_, seen := w.views.cluster.Roles()
+	if present, _, err := w.Namespaces(); present != nil && err == nil || seen {
 		return nil
 	}
 	return w.views.reviews.Ready(ctx)

@@ -38,8 +38,9 @@ type Cluster interface {
 	// Namespaces returns the UIDs of the namespaces by their names, which are not changed. It fails while they are not
 	// known.
 	Namespaces() (map[string]keepwatch.UID, error)
-	// Roles returns the bindings of the cluster, nil while their changes are not seen.
-	Roles() *Roles
+	// Roles returns the bindings of the cluster. While their changes are not seen, those are the last that were seen, or
+	// nil after a time.
+	Roles() (roles *Roles, seen bool)
 	// DecidedFor is how long a decision is used while nothing changes.
 	DecidedFor() time.Duration
 }

@@ -83,13 +83,10 @@ func (w *world) Namespaces() (map[string]keepwatch.UID, error) {
 	return maps.Clone(w.uids), nil
 }
 
-func (w *world) Roles() *Roles {
+func (w *world) Roles() (roles *Roles, seen bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.unseen {
-		return nil
-	}
-	return w.roles
+	return w.roles, !w.unseen
 }
 
 func (w *world) Ready(context.Context) error {
@@ -343,6 +340,87 @@ func TestDenialsOfAServerThatStarts(t *testing.T) {
 		w.set(func() { w.unseen, w.unready = false, errors.New("its probe fails") })
 		w.expect("bob")
 	})
+}
+
+// While changes of roles are not seen, a view that is shown asks about no namespace but those that it may have by what
+// was seen: the views of all users would ask a server about everything that has just started. What is revoked then is
+// noticed as soon as decisions do not count any more, and what is granted when changes are seen. No watch resumes: it
+// may have been shown another set elsewhere.
+func TestRolesThatAreNotSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b", "c", "d")
+		w.bind("ada", "a", true)
+		w.bind("ada", "b", true)
+		w.bind("bob", "a", true)
+		time.Sleep(quiet + time.Second)
+		view := w.of(subject("ada"))
+		defer w.open(view)()
+		time.Sleep(time.Minute)
+		w.set(func() {
+			w.unseen, w.lifetime = true, 10*time.Second
+			w.allowed["ada/b"], w.allowed["ada/c"] = false, true
+			clear(w.asked)
+		})
+		w.views.Wake()
+		began := time.Now()
+		becomes(view, "a")
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("what is revoked is shown for %v", took)
+		}
+		if w.times("ada/c")+w.times("ada/d") > 0 {
+			t.Error("the server is asked about all namespaces")
+		}
+		w.bind("ada", "a", true)
+		time.Sleep(Settled + 2*time.Second)
+		if w.set(func() { w.revision += 100 }); resumable(view, w.revision) {
+			t.Error("a watch resumes")
+		}
+		w.set(func() { w.unseen = false })
+		w.bindAs("other", userPrefix+"ada", "c", true)
+		w.views.Touch(nil, false)
+		becomes(view, "a", "c")
+		w.set(func() { w.unseen = true })
+		w.expect("bob")
+		if w.times("bob/d") == 0 {
+			t.Error("a view that begins has only what was seen")
+		}
+	})
+}
+
+// A denial of all namespaces counts for what is shown when the server repeats it, as that of one namespace does.
+func TestOneDenialOfAllNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b", "c")
+		var denies atomic.Bool
+		w.views = New(w, deniesOnce{w, &denies}, metrics.NewKubeRegistry(), Settled)
+		w.bind("ada", "a", true)
+		w.set(func() { w.allowed["ada/"] = true })
+		time.Sleep(quiet + time.Second)
+		view := w.of(subject("ada"))
+		defer w.open(view)()
+		synctest.Wait()
+		_, replaced, _ := view.Namespaces()
+		denies.Store(true)
+		w.views.Recheck()
+		time.Sleep(10 * time.Second)
+		if denies.Load() || isClosed(replaced) || len(names(view)) != 3 {
+			t.Errorf("after one denial: %v", names(view))
+		}
+		w.set(func() { w.allowed["ada/"] = false })
+		w.views.Recheck()
+		becomes(view, "a")
+	})
+}
+
+// deniesOnce denies what is asked about all namespaces, once.
+type deniesOnce struct {
+	*world
+	denies *atomic.Bool
+}
+
+func (d deniesOnce) Decide(ctx context.Context, a authorizer.Attributes, open bool) (bool, error) {
+	allowed, err := d.world.Decide(ctx, a, open)
+	return allowed && (a.GetNamespace() != "" || !d.denies.CompareAndSwap(true, false)), err
 }
 
 // A view with a watch is decided again as soon as a binding of its user changes, and the views of other users are not.
