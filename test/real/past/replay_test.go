@@ -90,7 +90,7 @@ func TestReplays(t *testing.T) {
 			t.Logf("%s is NOT tested, it needs %v", name, err)
 			return
 		}
-		running.Go(func() { r.follow(committed, command, name+" at "+moment, at(moment), from, from < afterGap, least) })
+		running.Go(func() { r.follow(committed, command, name+" at "+moment, at(moment), from, afterGap, least) })
 	}
 	for _, name := range []string{"client-go informer", "kopf", "fabric8 7.9.0", "kubectl get -w"} {
 		follow(name, trial.Start(), fmt.Sprintf("revision/%d/speed/0", trial.Start()), 0)
@@ -140,9 +140,10 @@ func (r *rig) afterGap(types ...string) (newest keepwatch.Revision) {
 // namespace is the one of the storm that programs follow.
 const namespace = "ns1"
 
-// follow lets a program follow its ConfigMaps from a revision on, and judges what its user has seen.
-func (r *rig) follow(writes []check.Write, command []string, name string, at *rest.Config, from keepwatch.Revision,
-	gap bool, least time.Duration) {
+// follow lets a program follow its ConfigMaps from a revision on, and judges what its user has seen. A gap hides
+// states up to another revision.
+func (r *rig) follow(writes []check.Write, command []string, name string, at *rest.Config, from,
+	afterGap keepwatch.Revision, least time.Duration) {
 	r.Helper()
 	dir := r.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -169,6 +170,7 @@ func (r *rig) follow(writes []check.Write, command []string, name string, at *re
 		mu.Lock()
 		defer mu.Unlock()
 		seen = user.Count(writes, from)
+		seen.LostIntermediate = user.Count(writes, afterGap).LostIntermediate
 		return seen.LostFinal == 0 || process.Err() != nil
 	})
 	took := time.Since(began)
@@ -178,9 +180,6 @@ func (r *rig) follow(writes []check.Write, command []string, name string, at *re
 		return
 	}
 	r.Logf("%s: %d lines in %v: %+v", name, events, took, seen)
-	if gap {
-		seen.LostIntermediate = 0
-	}
 	if seen != (matrix.Counts{}) {
 		r.Errorf("%s has seen %+v wrongly", name, seen)
 	}
