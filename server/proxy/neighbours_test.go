@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -153,7 +154,7 @@ func TestNeighbours(t *testing.T) {
 		of.Set("quiet", 0, quiet.Seconds())
 		of.Goal, of.Missed = "≤ 10×", p99 > 10*quiet
 		if !c.Unread {
-			run.Of(c.what, "answers to the others in a second", figures.Count).Set(figures.Ours, 0, others)
+			run.Of(c.what, "answers to the others in a second", figures.Count).Set(figures.Ours, 0, math.Round(others))
 		}
 		run.Of(c.what, "most memory in use", figures.Bytes).Set(figures.Ours, 0, float64(most))
 		if bound := least + 128<<20 + uint64(len(r.others))*(128<<10); most > bound {
