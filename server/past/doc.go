@@ -56,6 +56,7 @@
 //	moment.go    the moment of a request           fields.go    fields that selectors can name
 //	caches.go    watch caches of resources         table.go     columns
 //	family.go    what those of one resource share, and how one is read
+//	replay.go    the cache of one watch, which waits for its client
 //	authority.go  who may read what: the live cluster decides
 //	namespace.go  whether a namespace is the one of then
 //	audit.go     the log of requests

@@ -351,7 +351,7 @@ func TestReplayWaitsForItsReader(t *testing.T) {
 	}
 }
 
-// What has changed since a replay began counts, too: with others it ends at the bound, and its client is told.
+// What has changed since a replay began counts, too: beside others it ends at the bound, and its client receives 429.
 func TestReplaysThatGrowAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newChurn()

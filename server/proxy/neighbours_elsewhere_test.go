@@ -25,17 +25,15 @@ import (
 // The proxy, and the client whose time is measured, shall not wait for the work of these.
 const elsewhere = "KEEPWATCH_ELSEWHERE"
 
-// TestElsewhere is what TestNeighbours starts, until its input ends.
-func TestElsewhere(t *testing.T) {
+// beElsewhere is what TestNeighbours starts, until its input ends.
+func beElsewhere(t *testing.T, what string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in := json.NewDecoder(os.Stdin)
 	end := func() {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}
-	switch os.Getenv(elsewhere) {
-	case "":
-		t.Skip("it is a part of TestNeighbours")
+	switch what {
 	case "server":
 		c := testserver.New(t, testserver.RBAC()).Config()
 		if err := json.NewEncoder(os.Stdout).Encode(serverAddress{c.Host, c.BearerToken, c.CAData}); err != nil {
@@ -56,7 +54,7 @@ func TestElsewhere(t *testing.T) {
 // startElsewhere starts a process with the lowest priority, gives it some input, and reads what it says when it has
 // begun. end ends it, and returns what it has said then.
 func startElsewhere(t *testing.T, what string, input, output any) (end func() string) {
-	c := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestElsewhere$")
+	c := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestNeighbours$")
 	c.Env = append(os.Environ(), elsewhere+"="+what)
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,10 @@ func (r *neighbours) measure() (p99 time.Duration, most uint64) {
 // Whatever one user or very many do, the well-behaved user is answered, and the memory in use stays within a bound.
 // With -figures.record its figures are stored: how long the well-behaved user waits, beside its quiet value.
 func TestNeighbours(t *testing.T) {
+	if what := os.Getenv(elsewhere); what != "" {
+		beElsewhere(t, what)
+		return
+	}
 	if testing.Short() {
 		t.Skip("with -short the memory of a proxy whose users misbehave is NOT tested")
 	}

@@ -721,7 +721,7 @@ func TestPersonalResumption(t *testing.T) {
 }
 
 // Who may list in a namespace and not watch it has its objects in lists, and not in watches. One that continues such a
-// list begins with their deletions: a right that the administrator of a namespace gives takes away nothing of others.
+// list begins with their deletions: a right in one namespace ends no watch of the others.
 func TestPersonalListWithoutWatch(t *testing.T) {
 	t.Parallel()
 	r := newPersonalRig(t, 1, func(c *Config) { c.settled = 100 * time.Millisecond })

@@ -57,8 +57,8 @@ var places = []place{
 	{notes, "idle-watchers", "kubernetes-first", false, idleWatchers},
 	{notes, "idle-watchers-routine", "kubernetes-idle-routine", false, idleWatchers},
 	{notes, "store", "store", false, sideBySide("objects", "operation")},
-	{"docs/history.md", "history", "history", true, byRow("", named("^[^l]"), column{"time", "time", ""}, column{"CPU", "CPU", ""},
-		column{"peak memory", "peak memory", ""}, column{"bytes of a state", "bytes of a state", ""})},
+	{"docs/history.md", "history", "history", true, byRow("", measured, column{"time", "time", ""},
+		column{"CPU", "CPU", ""}, column{"peak memory", "peak memory", ""}, column{"bytes of a state", "bytes of a state", ""})},
 	{"docs/judge.md", "judge", "judge", false, sideBySide("", "measure")},
 	{"docs/proxy-limits.md", "neighbours", "neighbours", false, byRow("meanwhile", named(""),
 		column{"p99", "p99 of a well-behaved user", "quiet"},
@@ -76,6 +76,9 @@ var places = []place{
 
 var idleWatchers = byRow("", named("^idle"), column{"memory of one", "memory per watcher", "upstream"},
 	column{"time to open one", "time to open one", "upstream"})
+
+// measured names the rows but that of the machine's load.
+var measured = named("^[^l]")
 
 // atRest names the rows of starts, restarts and memory.
 var atRest = named("^start|^at rest|^restart|^idle")
