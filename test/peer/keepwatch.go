@@ -96,13 +96,27 @@ func fileDigest(path string) (string, error) {
 // test. The flags follow the default ones and override them.
 func Serve(tb testing.TB, flags ...string) *Server {
 	tb.Helper()
+	return serve(tb, startServe, flags)
+}
+
+// ServeInMemory is Serve without etcd: the objects are in memory alone.
+func ServeInMemory(tb testing.TB, flags ...string) *Server {
+	tb.Helper()
+	return serve(tb, func(ctx context.Context, dir string, flags []string) (*Server, error) {
+		s := &Server{kubeconfig: filepath.Join(dir, "kubeconfig")}
+		return s, s.startServe(ctx, dir, flags)
+	}, flags)
+}
+
+func serve(tb testing.TB, start func(context.Context, string, []string) (*Server, error), flags []string) *Server {
+	tb.Helper()
 	// The socket of the embedded etcd needs a short path.
 	dir, err := os.MkdirTemp("", "keepwatch-test-")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { os.RemoveAll(dir) })
-	s, err := startServe(tb.Context(), dir, flags)
+	s, err := start(tb.Context(), dir, flags)
 	own(tb, s.Service, err)
 	return s
 }
@@ -122,19 +136,23 @@ func startServe(ctx context.Context, dir string, flags []string) (*Server, error
 		data:       data,
 		endpoint:   Endpoint("unix://" + filepath.Join(data, "run", "etcd.sock")),
 	}
+	return s, s.startServe(ctx, dir, append([]string{"--data-dir", data}, flags...))
+}
+
+// startServe starts keepwatch serve, with its log in a folder.
+func (s *Server) startServe(ctx context.Context, dir string, flags []string) error {
 	path, err := keepwatch()
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.Service = &Service{
 		name: "keepwatch serve", path: path, log: filepath.Join(dir, "serve.log"),
 		probe: s.kubeconfigReady,
 	}
 	token := rand.Text()
-	return s, s.launch(ctx, func(port int) {
+	return s.launch(ctx, func(port int) {
 		s.args = append([]string{
 			"serve",
-			"--data-dir", data,
 			"--listen", fmt.Sprintf("127.0.0.1:%d", port),
 			"--kubeconfig-out", s.kubeconfig,
 			"--token", token,

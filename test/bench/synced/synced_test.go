@@ -133,7 +133,7 @@ func run(b *testing.B, kubeconfig string, arguments []string) measured {
 // serve starts keepwatch serve with so many pods, and returns its kubeconfig.
 func serve(b *testing.B, pods int) string {
 	b.Helper()
-	server := peer.Serve(b, "--data-dir", "") // in memory
+	server := peer.ServeInMemory(b)
 	client, err := kubernetes.NewForConfig(server.Config())
 	if err != nil {
 		b.Fatal(err)
