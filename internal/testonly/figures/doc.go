@@ -1,8 +1,9 @@
 // Package figures stores what benchmarks measured, and writes the tables of the documentation from it.
 //
 // A benchmark that runs with -figures.record PART writes the file of the part in test/results/figures. The next run of
-// the part replaces the file. `go test ./internal/testonly/figures -update` (make figures) then writes each table
-// between the lines of its markers; without the flag the same test compares them, so that no figure is typed by hand.
+// the part replaces the file, or, if its rows are measured one by one, those that it has measured.
+// `go test ./internal/testonly/figures -update` (make figures) then writes each table between the lines of its markers;
+// without the flag the same test compares them, so that no figure is typed by hand.
 //
 //	run.go       a part's run: when, of which sources, with which command and on which machine; files on disk
 //	figure.go    one figure of all contenders and rounds: medians and ratios

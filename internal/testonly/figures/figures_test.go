@@ -202,6 +202,41 @@ func TestStoredRunHasTheSameTable(t *testing.T) {
 	}
 }
 
+// Rows that are measured in several runs are kept until they are measured again, each with its own date and commit.
+func TestRowsOfSeveralRuns(t *testing.T) {
+	dir := t.TempDir()
+	for _, r := range []struct {
+		day     int
+		commit  string
+		measure string
+		rows    []string
+	}{
+		{1, "abc", "time", []string{"b, 5,000 objects", "a, 50,000 objects", "a, 5,000 objects"}},
+		{2, "def", "memory", []string{"a, 50,000 objects", "a, 1,000,000 objects"}},
+	} {
+		run := &Run{Part: "rows", Date: time.Date(2026, 11, r.day, 0, 0, 0, 0, time.UTC), Commit: r.commit}
+		for _, row := range r.rows {
+			run.Of(row, r.measure, Count).Set(Ours, 0, float64(r.day))
+			if err := run.saveRows(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all, err := load(dir, "rows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := byRow("", named(""), column{"time", "time", ""}, column{"memory", "memory", ""})(all), `|  | time | memory | measured |
+|---|---|---|---|
+| a, 5,000 objects | 1 |  | 2026-11-01, abc |
+| a, 50,000 objects |  | 2 | 2026-11-02, def |
+| a, 1,000,000 objects |  | 2 | 2026-11-02, def |
+| b, 5,000 objects | 1 |  | 2026-11-01, abc |
+`; got != want {
+		t.Errorf("the table is\n%s", got)
+	}
+}
+
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		unit  Unit

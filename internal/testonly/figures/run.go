@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -28,6 +29,8 @@ type Run struct {
 	Figures []*Figure `json:"figures"`
 	// Failed are the steps without figures.
 	Failed []string `json:"failed,omitempty"`
+	// Rows has the date and the commit of each row, if rows of several runs are kept.
+	Rows map[string]string `json:"rows,omitempty"`
 }
 
 // record is the flag of benchmarks that store what they measure.
@@ -89,7 +92,12 @@ func (r *Run) Of(row, measure string, unit Unit) *Figure {
 }
 
 // Record writes the run's file, if the flag -figures.record is set.
-func (r *Run) Record() error {
+func (r *Run) Record() error { return r.record(func(dir string) error { return r.save(dir) }) }
+
+// RecordRows is Record, but the file keeps the rows of earlier runs that this one has not measured.
+func (r *Run) RecordRows() error { return r.record(r.saveRows) }
+
+func (r *Run) record(save func(dir string) error) error {
 	if r.Part == "" {
 		return nil
 	}
@@ -100,7 +108,38 @@ func (r *Run) Record() error {
 	if r.Commit, err = commitOf(root); err != nil {
 		return err
 	}
-	return r.save(filepath.Join(root, results))
+	return save(filepath.Join(root, results))
+}
+
+func (r *Run) saveRows(dir string) error {
+	all, err := load(dir, r.Part)
+	if errors.Is(err, fs.ErrNotExist) {
+		all, err = &Run{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	measured, kept, rows := r.rows(), all.Figures, all.Rows
+	if rows == nil {
+		rows = map[string]string{}
+	}
+	*all = *r
+	all.Rows = rows
+	for _, row := range measured {
+		rows[row] = r.Date.Format("2006-01-02") + ", " + r.Commit
+	}
+	all.Figures = slices.Concat(slices.DeleteFunc(kept, func(f *Figure) bool {
+		return slices.Contains(measured, f.Row)
+	}), r.Figures)
+	slices.SortStableFunc(all.Figures, inOrder)
+	return all.save(dir)
+}
+
+// inOrder compares rows such as "proxy, 5,000 objects" by what is before the first comma, and then by the number.
+func inOrder(a, b *Figure) int {
+	nameA, _, _ := strings.Cut(a.Row, ",")
+	nameB, _, _ := strings.Cut(b.Row, ",")
+	return cmp.Or(cmp.Compare(nameA, nameB), cmp.Compare(len(a.Row), len(b.Row)), cmp.Compare(a.Row, b.Row))
 }
 
 // commitOf returns the commit of a repository's sources, with -dirty if they are changed. The results of other runs are

@@ -62,12 +62,16 @@ func only(named func(row string) bool, t table) table {
 type column struct{ head, measure, peer string }
 
 // byRow has a line for each row that is named, and a column for each measure: the peer's figure, ours and the ratio,
-// which is bold if it misses its goal, as ours alone is. The last column has the goals, if there are some.
+// which is bold if it misses its goal, as ours alone is. If rows of several runs are kept, the next column says when
+// each was measured. The last column has the goals, if there are some.
 func byRow(first string, named func(row string) bool, columns ...column) table {
 	return func(r *Run) string {
 		head := []string{first}
 		for _, c := range columns {
 			head = append(head, c.head)
+		}
+		if r.Rows != nil {
+			head = append(head, "measured")
 		}
 		lines, targets := [][]string{head}, []string{"target"}
 		for _, row := range r.rows() {
@@ -83,6 +87,9 @@ func byRow(first string, named func(row string) bool, columns ...column) table {
 					goals = append(goals, c.head+" "+f.Goal)
 				}
 				known[c.measure] = true
+			}
+			if r.Rows != nil {
+				cells = append(cells, r.Rows[row])
 			}
 			lines, targets = append(lines, cells), append(targets, strings.Join(goals, "; "))
 		}

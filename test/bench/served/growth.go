@@ -50,12 +50,17 @@ func grown(row, path string, oneOf int, pages bool) grownList {
 	return grownList{listMode{Row: row, path: path, accept: asJSON, counted: `"settings.yaml":"`}, oneOf, pages}
 }
 
-// grownConfigMap is one of the collection.
-func grownConfigMap(i int) *corev1.ConfigMap {
+// GrownConfigMap is one of the collection.
+func GrownConfigMap(i int) *corev1.ConfigMap {
 	c := configMap(i)
 	c.Namespace = fmt.Sprintf("team-%03d", i%100)
 	c.Labels[tenth], c.Labels[thousandth] = fmt.Sprint(i%10), fmt.Sprint(i%1000)
 	return c
+}
+
+// WriteGrownConfigMaps puts those of the collection that are [from, to) into etcd.
+func WriteGrownConfigMaps(ctx context.Context, etcd *clientv3.Client, from, to int) error {
+	return writeConfigMaps(ctx, etcd, from, to, GrownConfigMap)
 }
 
 // MeasureGrowth measures warm lists of servers on one etcd, in which the collection grows to each of some sizes. The
@@ -65,7 +70,7 @@ func MeasureGrowth(ctx context.Context, r *Report, etcd *clientv3.Client, server
 	for _, size := range sizes {
 		// The last one has a revision of its own: a watch cache may have a part of the hundred that share one.
 		for _, to := range []int{size - 1, size} {
-			if err := writeConfigMaps(ctx, etcd, written, to, grownConfigMap); err != nil {
+			if err := WriteGrownConfigMaps(ctx, etcd, written, to); err != nil {
 				return err
 			}
 			written = to

@@ -172,16 +172,16 @@ func (p *Proxied) followOnly(ctx context.Context, as string) error {
 
 // idle waits until a server has no background work: behind a first list, a proxy reads all objects for selectors.
 func (s *subject) idle(ctx context.Context) error {
-	const interval, rest = 2 * time.Second, 20 * tick // 0.1 processors
+	const interval, rest = 2 * time.Second, 200 * time.Millisecond // 0.1 processors
 	for {
-		before, err := processorTime(s.process())
+		before, err := s.process().ProcessorTime()
 		if err != nil {
 			return err
 		}
 		if err := pause(ctx, interval); err != nil {
 			return err
 		}
-		if after, err := processorTime(s.process()); err != nil || after-before <= rest {
+		if after, err := s.process().ProcessorTime(); err != nil || after-before <= rest {
 			return err
 		}
 	}
@@ -341,14 +341,14 @@ func (p *Proxied) measureFanOut(ctx context.Context, r *Report, s *Server, f fan
 	if err != nil {
 		return err
 	}
-	before, err := processorTime(p.direct.process())
+	before, err := p.direct.process().ProcessorTime()
 	if err != nil {
 		return err
 	}
 	if err := s.measureFanOut(ctx, r, f, watchPath(newest), p.writer.write, p.scale.Writing); err != nil {
 		return err
 	}
-	after, err := processorTime(p.direct.process())
+	after, err := p.direct.process().ProcessorTime()
 	if err == nil {
 		r.Add(s.by, f.row(), seconds(cpuBehind, after-before))
 	}

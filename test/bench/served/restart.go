@@ -101,7 +101,7 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer, of re
 	if err != nil {
 		return err
 	}
-	cpu, err := processorTime(s.process())
+	cpu, err := s.process().ProcessorTime()
 	if err != nil {
 		return err
 	}

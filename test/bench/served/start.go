@@ -36,7 +36,7 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 			return err
 		}
 		wall := time.Since(began)
-		cpu, err := processorTime(s.process())
+		cpu, err := s.process().ProcessorTime()
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func measure(p *peer.Process, do func() error) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	cpu, err := processorTime(p)
+	cpu, err := p.ProcessorTime()
 	if err != nil {
 		return usage{}, err
 	}
@@ -49,7 +49,7 @@ func measure(p *peer.Process, do func() error) (usage, error) {
 	if failed != nil {
 		return u, failed
 	}
-	after, err := processorTime(p)
+	after, err := p.ProcessorTime()
 	if err != nil {
 		return u, err
 	}
@@ -96,33 +96,6 @@ func (s *subject) repeat(do func() error) (usage, error) {
 		}
 	}
 	return usage{wall: figures.Median(walls), cpu: figures.Median(cpus), growth: growth}, nil
-}
-
-// tick is the unit of /proc/PID/stat, USER_HZ, which is the same on all of Linux's
-// platforms that Go runs on.
-const tick = time.Second / 100
-
-// processorTime returns the CPU time of a process, in user mode and in the kernel.
-func processorTime(p *peer.Process) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	if err != nil {
-		return 0, err
-	}
-	// The name, in parentheses, may have spaces. The state after it is field 3; utime and
-	// stime are 14 and 15.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("unexpected /proc/%d/stat: %q", p.PID(), text)
-	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("unexpected /proc/%d/stat: %q", p.PID(), text)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * tick, nil
 }
 
 // available is how much memory the machine can still give.

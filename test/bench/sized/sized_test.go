@@ -3,117 +3,322 @@ package sized
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
+	"github.com/keepwatch/keepwatch/test/bench/served"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
+// The commands.
+const (
+	inMemory  = "serve"
+	onDisk    = "serve --data-dir"
+	apiserver = "keepwatch-apiserver"
+	proxy     = "proxy"
+	sync      = "sync"
+)
+
 var (
 	sizes    = flag.String("sizes", "5000,50000", "how many objects there are, in rising order")
-	commands = flag.String("commands", "serve+proxy,serve --data-dir", "what is measured; proxy is one in front of serve")
-	resting  = flag.Duration("settle", 30*time.Second, "how long a process rests before its memory is read")
+	commands = flag.String("commands", strings.Join([]string{inMemory, onDisk, apiserver, proxy, sync}, ","),
+		"what is measured; proxy and sync are so in front of serve --data-dir, which is measured, too")
+	resting = flag.Duration("settle", 30*time.Second, "how long a process rests before its memory is read")
 )
 
 const (
+	namespaces = 100 // of served.GrownConfigMap
+	created    = 1000
 	writers    = 16
-	namespaces = 100
-	objectSize = 1500 // about, of the JSON that is stored, with managed fields
 )
 
-// BenchmarkSize starts each command, writes config maps of 1.5 KB through the API, and lists them in JSON and protobuf.
-// An iteration prints one table. Figures are memory and processor time: another program on the machine does not change
-// them much.
+// BenchmarkSize starts each command with config maps of 1.4 KB, and lists them in JSON and protobuf. A row is recorded
+// as soon as it is measured. Figures are memory and processor time: another program on the machine does not change them
+// much.
 func BenchmarkSize(b *testing.B) {
 	for b.Loop() {
-		fmt.Println(
-			"| objects | command | CPU of a create | CPU until ready | RSS; peak | first list: JSON, protobuf | again | RSS behind lists; peak | disk |")
-		fmt.Println("|---|---|---|---|---|---|---|---|---|")
-		for command := range strings.SplitSeq(*commands, ",") {
-			served(b, command)
+		run := figures.NewRun("bench-size")
+		wanted := strings.Split(*commands, ",")
+		in := func(some ...string) bool {
+			return slices.ContainsFunc(some, func(c string) bool { return slices.Contains(wanted, c) })
 		}
+		if in(inMemory) {
+			b.Run(inMemory, func(b *testing.B) {
+				server := peer.ServeInMemory(b)
+				for from, n := range steps(b) {
+					server := subject{b, run, inMemory, n, server}
+					server.fill(from)
+					server.lists(nil)
+				}
+			})
+		}
+		if in(onDisk, proxy, sync) {
+			b.Run(onDisk, func(b *testing.B) {
+				server := peer.Serve(b)
+				for from, n := range steps(b) {
+					server := subject{b, run, onDisk, n, server}
+					server.fill(from)
+					server.restart()
+					server.set("disk", figures.Bytes, sizeOf(b, server.Data()))
+					server.lists(nil)
+					if in(proxy) {
+						server.proxied()
+					}
+					if in(sync) {
+						server.synced("sqlite")
+						server.synced("files")
+					}
+				}
+			})
+		}
+		if in(apiserver) {
+			b.Run(apiserver, func(b *testing.B) {
+				etcd := peer.StartEtcd(b)
+				server := peer.KeepwatchAPIServerOn(b, etcd)
+				for from, n := range steps(b) {
+					server := subject{b, run, apiserver, n, server}
+					server.fill(from)
+					server.restart()
+					server.lists(nil)
+					server.command = "etcd of " + apiserver
+					server.memory(etcd.Process(), "RSS at rest")
+					server.set("disk", figures.Bytes, sizeOf(b, filepath.Dir(etcd.Log())))
+					server.record()
+				}
+			})
+		}
+		fmt.Println(run.Table())
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// subject is a process that is measured.
+// steps are the sizes, each after the one before it.
+func steps(b *testing.B) func(yield func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		from := 0
+		for size := range strings.SplitSeq(*sizes, ",") {
+			to, err := strconv.Atoi(size)
+			if err != nil || to < from+created {
+				b.Fatalf("-sizes %s: not numbers, each of which is larger by %d", *sizes, created)
+			}
+			if !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// subject is a command that is measured with n objects.
 type subject struct {
-	args       []string
-	kubeconfig string
-	data       string // its folder, empty in memory
-	*peer.Process
-	client *http.Client
-	host   string
-	ready  time.Duration // processor time until it was ready
+	*testing.B
+	run     *figures.Run
+	command string
+	n       int
+	*peer.Server
 }
 
-// start starts the command, and waits until it answers.
-func (s *subject) start(b *testing.B) {
-	_ = os.Remove(s.kubeconfig)
-	var err error
-	args := append(s.args, "--listen", "127.0.0.1:0", "--kubeconfig-out", s.kubeconfig)
-	if s.Process, err = peer.Start(peer.Command{Path: peer.Keepwatch(b), Args: args, Log: s.kubeconfig +
-		".log"}); err != nil {
-		b.Fatal(err)
+func (s subject) row() string { return fmt.Sprintf("`%s`, %s objects", s.command, figures.Number(s.n)) }
+
+func (s subject) set(measure string, unit figures.Unit, value float64) {
+	s.run.Of(s.row(), measure, unit).Set(figures.Ours, 0, value)
+}
+
+func (s subject) record() {
+	s.must(s.run.RecordRows())
+	fmt.Println(time.Now().Format(time.TimeOnly), s.row())
+}
+
+func (s subject) must(err error) {
+	if err != nil {
+		s.Fatal(err)
 	}
-	b.Cleanup(s.Kill)
-	s.eventually(b, "the kubeconfig is written", func() error {
-		config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
-		if err != nil {
-			return err
+}
+
+// fill writes the objects [from, n): the last ones through the API, and the others into etcd, if there is one.
+func (s subject) fill(from int) {
+	client, err := kubernetes.NewForConfig(s.Config())
+	s.must(err)
+	for i := range min(namespaces, s.n-from) {
+		if from == 0 {
+			_, err := client.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Name: served.GrownConfigMap(i).Namespace}}, metav1.CreateOptions{})
+			s.must(err)
 		}
-		config.QPS = -1
-		s.host = config.Host
-		s.client, err = rest.HTTPClientFor(config)
-		return err
+	}
+	last := s.n - created
+	if s.command == inMemory {
+		s.create(client, from, last)
+	} else {
+		etcd, err := s.Endpoint().Client()
+		s.must(err)
+		defer etcd.Close()
+		s.must(served.WriteGrownConfigMaps(s.Context(), etcd, from, last))
+	}
+	before := s.cpu()
+	s.create(client, last, s.n)
+	s.set("CPU of a create", figures.Seconds, (s.cpu()-before)/created)
+}
+
+func (s subject) create(client kubernetes.Interface, from, to int) {
+	all, ctx := errgroup.WithContext(s.Context())
+	for w := range writers {
+		all.Go(func() error {
+			for i := from + w; i < to; i += writers {
+				object := served.GrownConfigMap(i)
+				object.ManagedFields = nil
+				if _, err := client.CoreV1().ConfigMaps(object.Namespace).Create(ctx, object,
+					metav1.CreateOptions{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	s.must(all.Wait())
+}
+
+// restart starts the server again, and measures its processor time until it answers with the newest object.
+func (s subject) restart() {
+	client, err := kubernetes.NewForConfig(s.Config())
+	s.must(err)
+	newest := served.GrownConfigMap(s.n - 1)
+	newest, err = client.CoreV1().ConfigMaps(newest.Namespace).Get(s.Context(), newest.Name, metav1.GetOptions{})
+	s.must(err)
+	s.must(s.Stop())
+	s.must(s.Restart(s.Context()))
+	s.wait(s.Process(), func() bool {
+		_, err := s.get(missing+"?resourceVersionMatch=NotOlderThan&resourceVersion="+url.QueryEscape(newest.ResourceVersion),
+			encodings[0].accept)
+		return err == nil
 	})
-	s.eventually(b, "it is ready", func() error { _, err := s.get(b.Context(), "/readyz", ""); return err })
-	s.ready = s.cpu(b)
+	s.set(untilComplete, figures.Seconds, s.cpu())
 }
 
-func (s *subject) stop(b *testing.B) {
-	if err := s.Stop(time.Minute); err != nil {
-		b.Error(err)
+const (
+	missing       = "/api/v1/namespaces/nobody/configmaps"
+	everything    = "/api/v1/configmaps?resourceVersion=0"
+	untilComplete = "CPU until complete"
+)
+
+var encodings = []struct{ name, accept string }{
+	{"JSON", "application/json"}, {"protobuf", "application/vnd.kubernetes.protobuf"},
+}
+
+// lists measures a command at rest, its lists, and it at rest again. follow, if there is one, waits until the command
+// has the objects in an encoding.
+func (s subject) lists(follow func(encoding string)) {
+	for i, as := range encodings {
+		if follow != nil {
+			follow(as.name)
+		}
+		if i == 0 {
+			s.memory(s.Process(), "RSS at rest")
+		}
+		for _, which := range []string{"the first list", "a list"} {
+			before := s.cpu()
+			length, err := s.get(everything, as.accept)
+			s.must(err)
+			if least := int64(s.n) * 700; length < least {
+				s.Fatalf("%s: the list has %d bytes, not %d or more", s.row(), length, least)
+			}
+			s.set(fmt.Sprintf("CPU of %s as %s", which, as.name), figures.Seconds, s.cpu()-before)
+		}
 	}
+	s.memory(s.Process(), "RSS after lists")
+	s.record()
 }
 
-func (s *subject) eventually(b *testing.B, what string, do func() error) {
-	for end := time.Now().Add(10 * time.Minute); ; {
-		err := do()
-		if err == nil {
-			return
+// proxied measures a proxy in front of the server.
+func (s subject) proxied() {
+	p := subject{s.B, s.run, proxy, s.n, peer.Proxy(s.B, s.Server)}
+	p.lists(func(encoding string) {
+		p.wait(p.Process(), func() bool {
+			for _, as := range encodings {
+				if as.name != encoding {
+					continue
+				}
+				_, err := p.get(missing+"?resourceVersion=0", as.accept) // the first one begins it
+				p.must(err)
+			}
+			metrics, err := p.Metrics(p.Context())
+			p.must(err)
+			return metrics.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps",
+				"encoding": strings.ToLower(encoding), "state": "live"}) > 0
+		})
+		if encoding == encodings[0].name {
+			p.set(untilComplete, figures.Seconds, p.cpu())
 		}
-		if time.Now().After(end) {
-			b.Fatalf("not within 10 minutes: %s: %v; its log is %s.log", what, err, s.kubeconfig)
+	})
+	p.must(p.Stop())
+}
+
+// synced measures keepwatch sync of the server into a sink on this machine.
+func (s subject) synced(sink string) {
+	dir := s.TempDir()
+	log, target := filepath.Join(dir, "stderr"), filepath.Join(dir, "target")
+	s.must(os.Mkdir(target, 0o755))
+	p, err := peer.Start(peer.Command{Path: peer.Keepwatch(s.B), Log: log, Args: []string{sync, "configmaps", "-A",
+		"--kubeconfig", s.Kubeconfig(), "--cache-dir", dir, "--to", sink + ":" + filepath.Join(target, "state")}})
+	s.must(err)
+	s.Cleanup(p.Kill)
+	s.wait(p, func() bool {
+		text, err := os.ReadFile(log)
+		s.must(err)
+		return bytes.Contains(text, []byte("synced at"))
+	})
+	s.command = sync + " --to " + sink
+	s.set(untilComplete, figures.Seconds, cpuOf(s.B, p))
+	s.memory(p, "RSS at rest")
+	s.must(p.Stop(time.Minute))
+	s.set("disk", figures.Bytes, sizeOf(s.B, target))
+	s.must(os.RemoveAll(target))
+	s.record()
+}
+
+// wait waits until is returns true, as long as the process runs.
+func (s subject) wait(p *peer.Process, is func() bool) {
+	for !is() {
+		select {
+		case <-p.Done():
+			s.Fatalf("%s: it ended with exit code %d", s.row(), p.ExitCode())
+		case <-time.After(50 * time.Millisecond):
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 
 // get reads an answer to its end, and returns its length.
-func (s *subject) get(ctx context.Context, path, accept string) (int64, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.host+path, nil)
+func (s subject) get(path, accept string) (int64, error) {
+	client, err := rest.HTTPClientFor(s.Config())
+	if err != nil {
+		return 0, err
+	}
+	q, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.Config().Host+path, nil)
 	if err != nil {
 		return 0, err
 	}
 	q.Header.Set("Accept", accept)
-	answer, err := s.client.Do(q)
+	answer, err := client.Do(q)
 	if err != nil {
 		return 0, err
 	}
@@ -125,155 +330,33 @@ func (s *subject) get(ctx context.Context, path, accept string) (int64, error) {
 	return n, err
 }
 
-// create writes an object.
-func (s *subject) create(ctx context.Context, path, body string) error {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.host+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return err
-	}
-	q.Header.Set("Content-Type", "application/json")
-	answer, err := s.client.Do(q)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusCreated &&
-		answer.StatusCode != http.StatusConflict {
-		return fmt.Errorf("POST %s answers %s: %.300s", path, answer.Status, text)
-	}
-	return nil
-}
+func (s subject) cpu() float64 { return cpuOf(s.B, s.Process()) }
 
-// fill writes the objects [from, to).
-func (s *subject) fill(b *testing.B, from, to int) {
-	for i := range namespaces {
-		if err := s.create(b.Context(), "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":"ns%d"}}`, i)); err != nil {
-			b.Fatal(err)
-		}
-	}
-	all, ctx := errgroup.WithContext(b.Context())
-	for w := range writers {
-		all.Go(func() error {
-			for i := from + w; i < to; i += writers {
-				body := fmt.Sprintf(`{"metadata":{"name":"c%07d","labels":{"app":"a%d"}},"data":{"text":"%s%d"}}`,
-					i, i%1000, strings.Repeat("x", objectSize-520), i)
-				if err := s.create(ctx, fmt.Sprintf("/api/v1/namespaces/ns%d/configmaps", i%namespaces), body); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if err := all.Wait(); err != nil {
-		b.Fatal(err)
-	}
-}
-
-const configMaps = "/api/v1/configmaps?resourceVersion=0"
-
-// list lists everything, and returns its processor time.
-func (s *subject) list(b *testing.B, accept string, n int) time.Duration {
-	before := s.cpu(b)
-	length, err := s.get(b.Context(), configMaps, accept)
+// cpuOf returns the seconds of processor time of a process until now.
+func cpuOf(b *testing.B, p *peer.Process) float64 {
+	d, err := p.ProcessorTime()
 	if err != nil {
 		b.Fatal(err)
 	}
-	if length < int64(n)*objectSize/2 {
-		b.Fatalf("the list of %d objects has %d bytes", n, length)
-	}
-	return s.cpu(b) - before
+	return d.Seconds()
 }
 
-// cpu returns the processor time of the process until now.
-func (s *subject) cpu(b *testing.B) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
-	if err != nil {
-		b.Fatal(err)
+// memory rests, and measures the resident memory and its peak until now.
+func (s subject) memory(p *peer.Process, measure string) {
+	select {
+	case <-time.After(*resting):
+	case <-p.Done():
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	var ticks int64
-	for _, field := range fields[11:13] { // utime and stime
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * (time.Second / 100)
-}
-
-// memory rests, and returns the resident memory, and the peak since the last call.
-func (s *subject) memory(b *testing.B) string {
-	time.Sleep(*resting)
-	m, err := s.Memory()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := s.ResetPeak(); err != nil {
-		b.Fatal(err)
-	}
-	return fmt.Sprintf("%s; %s", megabytes(m.Resident), megabytes(m.Peak))
-}
-
-func megabytes(bytes int64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/1e6) }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-
-// lists returns the cells of a server with its objects, at rest.
-func (s *subject) lists(b *testing.B, n int) string {
-	resident := s.memory(b)
-	json, protobuf := s.list(b, "application/json", n), s.list(b, "application/vnd.kubernetes.protobuf", n)
-	jsonAgain, protobufAgain := s.list(b, "application/json", n), s.list(b, "application/vnd.kubernetes.protobuf", n)
-	return fmt.Sprintf("%s | %s, %s | %s, %s | %s", resident, seconds(json), seconds(protobuf), seconds(jsonAgain),
-		seconds(protobufAgain), s.memory(b))
-}
-
-// served measures a server as it grows, and a new proxy in front of it at each size.
-func served(b *testing.B, command string) {
-	command, withProxy := strings.CutSuffix(command, "+proxy")
-	s := &subject{args: []string{"serve", "--controllers=false"}, kubeconfig: filepath.Join(b.TempDir(), "kubeconfig")}
-	if strings.Contains(command, "--data-dir") {
-		s.data = filepath.Join(b.TempDir(), "data")
-		s.args = append(s.args, "--data-dir", s.data)
-	}
-	s.start(b)
-	last := 0
-	for size := range strings.SplitSeq(*sizes, ",") {
-		n, err := strconv.Atoi(size)
-		if err != nil {
-			b.Fatal(err)
-		}
-		before := s.cpu(b)
-		s.fill(b, last, n)
-		each := (s.cpu(b) - before) / time.Duration(n-last)
-		last = n
-		ready, disk := "", ""
-		if s.data != "" {
-			s.stop(b)
-			s.start(b)
-			ready, disk = seconds(s.ready), megabytes(sizeOf(b, s.data))
-		}
-		fmt.Printf("| %d | `%s` | %.2f ms | %s | %s | %s |\n", n, command, each.Seconds()*1e3, ready, s.lists(b, n), disk)
-		if withProxy {
-			proxied(b, s, n)
-		}
-	}
-	s.stop(b)
-}
-
-// proxied measures a proxy in front of a server with n objects.
-func proxied(b *testing.B, server *subject, n int) {
-	s := &subject{args: []string{"proxy", "--kubeconfig", server.kubeconfig}, kubeconfig: filepath.Join(b.TempDir(),
-		"kubeconfig")}
-	s.start(b)
-	first := s.list(b, "application/json", n)
-	fmt.Printf("| %d | `proxy` | | %s and the first JSON list %s | %s | |\n", n, seconds(s.ready), seconds(first),
-		s.lists(b, n))
-	s.stop(b)
+	m, err := p.Memory()
+	s.must(err)
+	s.set(measure, figures.Bytes, float64(m.Resident))
+	s.set(measure+" without pages of files", figures.Bytes, float64(m.Anonymous))
+	s.set("peak RSS", figures.Bytes, float64(m.Peak))
 }
 
 // sizeOf returns the bytes on disk of a folder.
-func sizeOf(b *testing.B, folder string) (size int64) {
+func sizeOf(b *testing.B, folder string) float64 {
+	var size int64
 	if err := filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
@@ -286,5 +369,5 @@ func sizeOf(b *testing.B, folder string) (size int64) {
 	}); err != nil {
 		b.Fatal(err)
 	}
-	return size
+	return float64(size)
 }
