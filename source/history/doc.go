@@ -28,6 +28,7 @@
 //	source.go   a resource at a moment and onward, as a keepwatch.Source
 //	replay.go   a watch of it
 //	difference.go  a resource at a moment, also as what differs from another one
+//	clock.go    times that are not known since the clock was ahead
 //	latest.go   whether there is more, for all replays at once
 //	reported.go  what Events of Kubernetes say about an object, beside its states
 //	timeline.go  what has happened to objects between two moments, without their contents

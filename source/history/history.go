@@ -36,18 +36,20 @@ type History struct {
 	latest   latest
 	gaps     sortedGaps
 	cuts     cuts
+	now      func() time.Time // tests set it
 }
 
 // New returns the history in a database, which it does not close.
 func New(database Database, options Options) *History {
 	return &History{database: database, options: options, latest: latest{lock: make(chan struct{}, 1)},
-		cuts: cuts{known: map[cut]sink.Point{}}}
+		cuts: cuts{known: map[cut]sink.Point{}}, now: time.Now}
 }
 
 // View calls read with one state of the database. It is valid until read returns.
 func (h *History) View(ctx context.Context, read func(*View) error) error {
 	return h.database.Snapshot(ctx, func(tables sink.Snapshot) error {
-		v := &View{tables: tables, known: h.options.Known, sorted: h.gaps.sort, cuts: &h.cuts, partBytes: partBytes}
+		v := &View{tables: tables, known: h.options.Known, sorted: h.gaps.sort, cuts: &h.cuts, now: h.now,
+			partBytes: partBytes}
 		if err := v.load(ctx); err != nil {
 			return err
 		}
@@ -61,6 +63,7 @@ type View struct {
 	known   func(resource string) *sink.Type
 	sorted  func([]sink.StoredGap) map[place][]sink.StoredGap
 	cuts    *cuts
+	now     func() time.Time
 	streams []sink.Status
 	gaps    map[place][]sink.StoredGap
 	types   []sink.StoredType

@@ -174,10 +174,17 @@ func past() *tables {
 	}
 }
 
+// opened returns the history of a database whose newest times are not in the future, whatever the clock says.
+func opened(database history.Database) *history.History {
+	h := history.New(database, history.Options{})
+	history.SetNow(h, minute(24*60))
+	return h
+}
+
 // view reads a history.
 func view(t *testing.T, database history.Database, read func(v *history.View)) {
 	t.Helper()
-	err := history.New(database, history.Options{}).View(t.Context(), func(v *history.View) error {
+	err := opened(database).View(t.Context(), func(v *history.View) error {
 		read(v)
 		return nil
 	})
@@ -814,7 +821,7 @@ func TestPointsOfATimeAreRemembered(t *testing.T) {
 			Progress: sink.Progress{Cursor: 40, Since: 10}, Time: minute(40)}},
 		states: []sink.State{state("a", 10, 20, 0, 10), state("a", 20, 0, 10, 0)},
 	}}
-	h := history.New(c, history.Options{})
+	h := opened(c)
 	for _, row := range []struct{ minute, asked int }{{15, 1}, {15, 1}, {5, 2}, {15, 2}, {40, 3}, {40, 4}} {
 		err := h.View(t.Context(), func(v *history.View) error {
 			_, err := v.Points(t.Context(), history.Moment{Time: minute(row.minute)}, false, streamOf(t, v, "pods"))

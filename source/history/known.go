@@ -128,10 +128,14 @@ func (v *View) RevisionOf(ctx context.Context, of sink.Status, s *sink.State) (k
 	return later.Revision, nil
 }
 
-// CheckAt returns an [Unknown] if the state of a stream at its point is not known, or if the moment is a time in a gap:
-// the last point that was stored until then is known, but the state at the time is not.
+// CheckAt returns an [Unknown] if the state of a stream at its point is not known, or if the moment is a time in a gap,
+// or one that is not known since the clock was ahead: the last point that was stored until then is known, but the state
+// at the time is not.
 func (v *View) CheckAt(ctx context.Context, of sink.Status, p *Points) error {
 	if err := v.Check(ctx, of, p.Of(of)); err != nil || !p.byTime(of) {
+		return err
+	}
+	if err := v.CheckClock(ctx, p.Time, of); err != nil {
 		return err
 	}
 	var in *sink.StoredGap

@@ -56,7 +56,7 @@ func TestRetentionOvertakesAReplay(t *testing.T) {
 		database, before := &changing{}, past()
 		before.gaps, before.status[1].Progress.Cursor = nil, 20
 		database.current.Store(before)
-		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+		source := opened(database).Source(history.SourceOptions{Resource: "pods", At: at(10),
 			Onward: true, Speed: 1})
 		watch, err := source.Watch(t.Context(), 10)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestRetentionOvertakesAReplay(t *testing.T) {
 func TestRetentionOvertakesAList(t *testing.T) {
 	database := past()
 	database.status[1].First = at(41)
-	source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(12)})
+	source := opened(database).Source(history.SourceOptions{Resource: "pods", At: at(12)})
 	_, err := source.List(t.Context(), keepwatch.ListRequest{})
 	if failure, ok := errors.AsType[*keepwatch.Failure](err); !ok || failure.Kind != keepwatch.Expired {
 		t.Error(err)
@@ -105,7 +105,7 @@ func TestRetentionOvertakesAListInAGap(t *testing.T) {
 	pods := &database.status[1]
 	pods.First, pods.Progress.Cursor, pods.Progress.Gap = at(41), 40, keepwatch.GapExpired
 	database.gaps = []sink.StoredGap{{Resource: "pods", From: 40, To: 50, Reason: keepwatch.GapExpired, Seen: minute(6)}}
-	source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(12),
+	source := opened(database).Source(history.SourceOptions{Resource: "pods", At: at(12),
 		Onward: true})
 	page, err := source.List(t.Context(), keepwatch.ListRequest{})
 	if failure, ok := errors.AsType[*keepwatch.Failure](err); !ok || failure.Kind != keepwatch.ServerError {
@@ -122,7 +122,7 @@ func TestThinningOvertakesAReplay(t *testing.T) {
 		before.gaps, before.status[0].Progress.Cursor = nil, 14
 		before.states = []sink.State{state("a", 5, 12, 0, 2), state("a", 12, 0, 2, 0), state("d", 8, 0, 0, 0)}
 		database.current.Store(before)
-		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+		source := opened(database).Source(history.SourceOptions{Resource: "pods", At: at(10),
 			Onward: true})
 		watch, err := source.Watch(t.Context(), 10)
 		if err != nil {
@@ -135,7 +135,7 @@ func TestThinningOvertakesAReplay(t *testing.T) {
 		database.current.Store(thinned())
 		watch = mustExpire(t, source, watch, "the states between revisions 11 and 18 were thinned out", "d a", 18)
 		watch.Close()
-		within := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(14),
+		within := opened(database).Source(history.SourceOptions{Resource: "pods", At: at(14),
 			Onward: true})
 		if watch, err = within.Watch(t.Context(), 14); err != nil {
 			t.Fatal(err)

@@ -120,6 +120,16 @@ func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 	if err := s.overtaken(w.ctx, v, of, w.at); err != nil {
 		return nil, none, err
 	}
+	before, ahead, err := v.beforeJump(w.ctx, of)
+	if err != nil {
+		return nil, none, err
+	}
+	stored := func(at time.Time) time.Time { // no pause was recorded before a time of a clock that was ahead
+		if ahead && at.After(before.Time) {
+			return before.Time
+		}
+		return at
+	}
 	end := sink.Point{Epoch: of.Progress.Epoch, Revision: of.Progress.Cursor}
 	if of.Progress.Gap == keepwatch.GapRewind {
 		end.Epoch--
@@ -131,7 +141,7 @@ func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 			if end.Before(after) {
 				return nil, none, nil // the list that ends it is not complete
 			}
-			if due := s.dueAt(gap.Ended); time.Now().Before(due) {
+			if due := s.dueAt(stored(gap.Ended)); time.Now().Before(due) {
 				return nil, due, nil
 			}
 			return nil, none, s.leap(*gap, after)
@@ -171,6 +181,9 @@ func (w *replay) read(v *View) (*keepwatch.Batch, time.Time, error) {
 		}
 		if w.rest, w.upTo = s.changes(states, w.at, to), to; len(w.rest) == 0 {
 			return &keepwatch.Batch{From: w.at.Revision, To: to.Revision}, none, nil
+		}
+		for i := range w.rest {
+			w.rest[i].seen = stored(w.rest[i].seen)
 		}
 		return nil, none, nil
 	}

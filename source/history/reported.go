@@ -218,9 +218,16 @@ func (v *View) end(ctx context.Context, all sink.StateQuery, stream sink.Status,
 	if err != nil {
 		return err
 	}
+	before, ahead, err := v.beforeJump(ctx, stream)
+	if err != nil {
+		return err
+	}
 	gapOf := v.gapsOf(stream)
 	for _, r := range stories {
 		r.End = ending(stream, gapOf, r, ttl, removed)
+		if ahead && r.End.Type == Removed && r.State.SeenFrom.After(before.Time) { // its age is not known
+			r.End.Type, r.End.Because = NotJudged, "it was stored while the clock was ahead"
+		}
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func followed(resource string, first, cursor int) sink.Status {
 func reported(t *testing.T, database *tables, about history.About, read func(*history.View, []history.Reported)) {
 	t.Helper()
 	about.TTL = time.Hour
-	err := history.New(database, history.Options{}).View(t.Context(), func(v *history.View) error {
+	err := opened(database).View(t.Context(), func(v *history.View) error {
 		all, err := v.Reported(t.Context(), about)
 		read(v, all)
 		return err
@@ -89,6 +89,39 @@ func TestEndingOfAnEvent(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An Event that was stored with the time of a clock that was ahead, as was its end, has no age.
+func TestEndingOfAnEventWhileTheClockWasAhead(t *testing.T) {
+	const day = 24 * 60
+	database := &tables{status: []sink.Status{followed("events", 10, 500)}, states: []sink.State{
+		eventState(1, "a", "Before", 1, 20, -21, 10, 15), eventState(2, "b", "Since", 1, 25, -30, day, day)}}
+	database.status[0].Time = minute(day)
+	h := history.New(database, history.Options{})
+	for now, want := range map[int]string{
+		30:  "Before deleted, Since unknown: it was stored while the clock was ahead",
+		day: "Before deleted, Since deleted", // nothing shows it any more
+	} {
+		history.SetNow(h, minute(now))
+		if err := h.View(t.Context(), func(v *history.View) error {
+			about := aboutWeb
+			about.TTL = time.Hour
+			all, err := v.Reported(t.Context(), about)
+			got := ""
+			for _, r := range all {
+				got += fmt.Sprintf(", %s %s", r.Reason, r.End.Type)
+				if r.End.Type == history.NotJudged {
+					got += ": " + r.End.Because
+				}
+			}
+			if got = strings.TrimPrefix(got, ", "); got != want {
+				t.Errorf("at minute %d: %s, want %s", now, got, want)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *counting) Snapshot(ctx context.Context, read func(sink.Snapshot) error)
 func TestReplaysShareReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		database := &counting{tables: past()}
-		h := history.New(database, history.Options{})
+		h := opened(database)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for range 100 {
@@ -93,7 +93,7 @@ func TestSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		database := &changing{}
 		database.current.Store(past())
-		source := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+		source := opened(database).Source(history.SourceOptions{Resource: "pods", At: at(10),
 			Onward: true})
 		target := store.New(store.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -151,7 +151,7 @@ func TestSpeed(t *testing.T) {
 	for speed, want := range map[float64]string{1: "1m0s 2m0s 3m0s 5m0s", 60: "1s 2s 3s 5s", 0: "0s 0s"} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+			source := opened(past()).Source(history.SourceOptions{Resource: "pods", At: at(10),
 				Onward: true, Speed: speed})
 			watch, err := source.Watch(t.Context(), 10)
 			if err != nil {
@@ -184,7 +184,7 @@ func TestSpeed(t *testing.T) {
 func TestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+		source := opened(past()).Source(history.SourceOptions{Resource: "pods", At: at(10),
 			Time: sec(0, 30), Onward: true, Speed: 1})
 		watch, err := source.Watch(t.Context(), 10)
 		if err != nil {
@@ -222,7 +222,7 @@ func quiet() *tables {
 // again for what other types were waited for.
 func TestQuietReplayMovesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := history.New(quiet(), history.Options{})
+		h := opened(quiet())
 		began, reached := time.Now(), at(12)
 		for watches := 1; ; watches++ {
 			var start time.Time
@@ -275,7 +275,7 @@ func TestReplayReadsOnce(t *testing.T) {
 				database.states = append(database.states, s)
 			}
 			database.status[1].Progress.Cursor, database.status[1].Time = 10+changes, minute(changes+10)
-			watch, err := history.New(database, history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+			watch, err := opened(database).Source(history.SourceOptions{Resource: "pods", At: at(10),
 				Onward: true, Speed: 60}).Watch(t.Context(), 10)
 			if err != nil {
 				t.Fatal(err)
@@ -304,7 +304,7 @@ func TestReplayReadsOnce(t *testing.T) {
 // TestSlowest delivers nothing before its time, however far that is.
 func TestSlowest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := history.New(past(), history.Options{}).Source(history.SourceOptions{
+		source := opened(past()).Source(history.SourceOptions{
 			Resource: "pods", At: at(10), Onward: true, Speed: 1e-12,
 		})
 		watch, err := source.Watch(t.Context(), 10)
@@ -322,7 +322,7 @@ func TestSlowest(t *testing.T) {
 func TestStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := make(chan struct{})
-		source := history.New(past(), history.Options{}).Source(history.SourceOptions{
+		source := opened(past()).Source(history.SourceOptions{
 			Resource: "pods", At: at(10), Onward: true, Speed: 60, Start: start,
 		})
 		watch, err := source.Watch(t.Context(), 10)
@@ -337,7 +337,7 @@ func TestStart(t *testing.T) {
 		}
 		other, cancel := context.WithCancel(t.Context())
 		cancel()
-		source = history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(10),
+		source = opened(past()).Source(history.SourceOptions{Resource: "pods", At: at(10),
 			Start: make(chan struct{})})
 		if watch, err = source.Watch(other, 10); err == nil {
 			_, err = watch.Next()
@@ -351,7 +351,7 @@ func TestStart(t *testing.T) {
 // TestStill stays at its moment, and refuses what a source of one moment cannot show.
 func TestStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := history.New(past(), history.Options{}).Source(history.SourceOptions{Resource: "pods", At: at(12)})
+		source := opened(past()).Source(history.SourceOptions{Resource: "pods", At: at(12)})
 		kind := func(err error) keepwatch.FailureKind {
 			failure, _ := errors.AsType[*keepwatch.Failure](err)
 			if failure == nil {

@@ -226,6 +226,11 @@ func (v *View) unknown(ctx context.Context, t *Timeline) (all []Span, err error)
 		add(began, end, string(g.Reason))
 	}
 	add(t.Stream.Time, t.To, "not known yet")
+	if before, ahead, err := v.beforeJump(ctx, t.Stream); err != nil {
+		return nil, err
+	} else if ahead {
+		add(before.Time, t.To, "the clock was ahead")
+	}
 	slices.SortFunc(all, func(a, b Span) int { return a.From.Compare(b.From) })
 	return all, nil
 }

@@ -50,7 +50,7 @@ func TestTimeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			err := history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
+			err := opened(lived()).View(t.Context(), func(v *history.View) error {
 				found, err := v.Timeline(t.Context(), history.Objects{Resource: "pods"}, row.from, row.to, 100, 1000)
 				if err != nil {
 					return err
@@ -82,7 +82,7 @@ func TestTimeline(t *testing.T) {
 			}
 		})
 	}
-	err := history.New(lived(), history.Options{}).View(t.Context(), func(v *history.View) error {
+	err := opened(lived()).View(t.Context(), func(v *history.View) error {
 		one, err := v.Timeline(t.Context(), history.Objects{Resource: "pods", Name: "a"}, history.Moment{Revision: 15},
 			history.Moment{Revision: 30}, 100, 1000)
 		if err != nil || len(one.Lanes) != 1 || len(one.Lanes[0].Runs) != 1 ||
@@ -165,7 +165,7 @@ func TestAtMost(t *testing.T) {
 	for i := range 50 {
 		database.states = append(database.states, state(fmt.Sprintf("n%02d", 49-i), 70, 0, 65, 0))
 	}
-	err := history.New(database, history.Options{}).View(t.Context(), func(v *history.View) error {
+	err := opened(database).View(t.Context(), func(v *history.View) error {
 		all, count, err := v.AtMost(t.Context(), history.Objects{Resource: "pods"}, at(70), 3)
 		if len(all) != 3 || count != 52 || all[0].Key.Name != "a" || all[1].Key.Name != "n00" || all[2].Key.Name != "n01" {
 			t.Errorf("%d of %d: %+v", len(all), count, all)

@@ -194,7 +194,7 @@ func (l *logger) log(ctx context.Context, v *history.View, args []string) error 
 	return nil
 }
 
-// points returns the point of each stream at a moment, which need not be known, zero without a moment.
+// points returns the point of each stream at a moment, which may be in a gap, zero without a moment.
 func (l *logger) points(ctx context.Context, v *history.View, m *history.Moment,
 	streams []sink.Status) (func(sink.Status) sink.Point, error) {
 	if m == nil {
@@ -203,6 +203,11 @@ func (l *logger) points(ctx context.Context, v *history.View, m *history.Moment,
 	points, err := v.Points(ctx, *m, true, streams...)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range streams {
+		if err := v.CheckClock(ctx, m.Time, s); err != nil {
+			return nil, err
+		}
 	}
 	return points.Of, nil
 }
