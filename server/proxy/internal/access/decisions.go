@@ -11,6 +11,7 @@ type remembered struct {
 	allowed bool
 	at      time.Time
 	number  uint64 // of the last change or renewal before the server was asked
+	starts  uint64 // Probe.Starts before that
 }
 
 // decisions remembers the last decision about each request. Denials have a cache of their own: a user without any
@@ -18,11 +19,12 @@ type remembered struct {
 type decisions struct {
 	permissions *cache.LRUExpireCache // decision by digest
 	denials     *cache.LRUExpireCache
+	denialsFor  time.Duration // how long a denial is used while nothing changes
 }
 
 // newDecisions returns no decisions yet, of which a number of each kind are remembered.
-func newDecisions(most int) decisions {
-	return decisions{cache.NewLRUExpireCache(most), cache.NewLRUExpireCache(most)}
+func newDecisions(most int, denialsFor time.Duration) decisions {
+	return decisions{cache.NewLRUExpireCache(most), cache.NewLRUExpireCache(most), denialsFor}
 }
 
 func (d decisions) add(about digest, made remembered) {
@@ -32,7 +34,7 @@ func (d decisions) add(about digest, made remembered) {
 		return
 	}
 	d.permissions.Remove(about)
-	d.denials.Add(about, made, unobservedFor)
+	d.denials.Add(about, made, d.denialsFor)
 }
 
 // last returns the last decision about a request, the zero decision if none is remembered.

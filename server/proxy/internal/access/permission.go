@@ -23,7 +23,7 @@ import (
 
 const (
 	// knownFor is how long a decision is used while nothing changes, if the proxy sees changes of roles and
-	// bindings; unobservedFor if it does not, and for a denial.
+	// bindings; unobservedFor if it does not, and for a denial, but of a personal view.
 	knownFor, unobservedFor = 2 * time.Minute, 10 * time.Second
 	// settling is how long after such a change API servers may still decide by what was before it: each follows
 	// the roles by itself. Until then a decision is used for settlingFor.
@@ -44,7 +44,8 @@ type permissions struct {
 	probe  *Probe
 	made   decisions
 	// ofViews has the decisions that personal views need, apart: with thousands of namespaces a user needs so many that
-	// those of all others would be forgotten.
+	// those of all others would be forgotten. A denial counts as long as what is allowed: where every namespace is asked
+	// about, a client that gives up before all are decided would otherwise find nothing decided when it tries again.
 	ofViews decisions
 	// repeated has the decisions about open watches that had been denied. They are used for settlingFor, so that the
 	// watches of a user share a review.
@@ -67,8 +68,8 @@ type permissions struct {
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *Probe) (*permissions, error) {
 	p := &permissions{
-		probe: server, made: newDecisions(maxReviews), ofViews: newDecisions(maxViewReviews),
-		repeated: newDecisions(maxReviews), inFlight: newInFlight(),
+		probe: server, made: newDecisions(maxReviews, unobservedFor), ofViews: newDecisions(maxViewReviews, knownFor),
+		repeated: newDecisions(maxReviews, unobservedFor), inFlight: newInFlight(),
 		scopes: newScopes(), open: map[string]map[*openRequest]struct{}{}, found: func() {},
 	}
 	var err error
@@ -94,7 +95,7 @@ func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.At
 func (p *permissions) decided(ctx context.Context, attributes authorizer.Attributes, bound *inFlight,
 	made decisions) (bool, uint64, error) {
 	about, namespace := describe(attributes), attributes.GetNamespace()
-	last := made.last(about)
+	last, starts := made.last(about), p.probe.Starts()
 	p.mu.Lock()
 	number, renewed := p.number, p.renewed(namespace)
 	lifetime := unobservedFor
@@ -103,6 +104,8 @@ func (p *permissions) decided(ctx context.Context, attributes authorizer.Attribu
 		lifetime = settlingFor
 	case p.observed && last.allowed:
 		lifetime = knownFor
+	case p.observed && last.starts == starts: // a server that started denied what it allows
+		lifetime = made.denialsFor
 	}
 	p.mu.Unlock()
 	if last.number >= renewed && time.Since(last.at) < lifetime {
@@ -112,7 +115,7 @@ func (p *permissions) decided(ctx context.Context, attributes authorizer.Attribu
 		bound = nil
 	}
 	allowed, err := p.ask(ctx, attributes, fmt.Sprintf("%d %x", renewed, about), bound, func(allowed bool) {
-		made.add(about, remembered{allowed, time.Now(), number})
+		made.add(about, remembered{allowed, time.Now(), number, starts})
 	})
 	if (isOutage(err) || errors.Is(err, ErrBusy)) && p.counts(last, namespace) {
 		return true, number, nil
@@ -133,7 +136,7 @@ func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attri
 		return false, err
 	}
 	about, namespace := describe(attributes), attributes.GetNamespace()
-	last := p.repeated.last(about)
+	last, starts := p.repeated.last(about), p.probe.Starts()
 	p.mu.Lock()
 	number, renewed := p.number, p.renewed(namespace)
 	p.mu.Unlock()
@@ -141,7 +144,7 @@ func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attri
 		return last.allowed, nil
 	}
 	return p.ask(ctx, attributes, fmt.Sprintf("%d again %x", renewed, about), nil, func(allowed bool) {
-		now := remembered{allowed, time.Now(), number}
+		now := remembered{allowed, time.Now(), number, starts}
 		made.add(about, now)
 		p.repeated.add(about, now)
 	})

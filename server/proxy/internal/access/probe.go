@@ -47,6 +47,7 @@ type Probe struct {
 	// wasReady is whether the server has answered a probe that it is ready. Some servers have no such path, or refuse it
 	// to the proxy.
 	wasReady atomic.Bool
+	starts   atomic.Uint64
 	// unanswered is since when probes have failed without an answer: the server is silent, or there is no connection. Nil
 	// while it answers.
 	unanswered atomic.Pointer[time.Time]
@@ -124,13 +125,22 @@ func (p *Probe) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
 	err := p.server.Get().AbsPath(probePath).MaxRetries(0).Do(ctx).Error()
-	switch {
-	case err == nil:
-		p.wasReady.Store(true)
-	case ctx.Err() != nil:
+	if err == nil && !p.wasReady.Swap(true) || err != nil && p.wasReady.Load() {
+		p.starts.Add(1)
+	}
+	if err != nil && ctx.Err() != nil {
 		return ctx.Err() // not every transport wraps it
 	}
 	return err
+}
+
+// Starts returns a number that is another one after each probe that has found the server not ready, or ready for the
+// first time: it may have started since, and what it has denied before does not count for long.
+func (p *Probe) Starts() uint64 {
+	if p == nil {
+		return 0
+	}
+	return p.starts.Load()
 }
 
 // isAnswer reports whether the server has answered a probe.
