@@ -31,7 +31,8 @@ type run struct {
 	inFlight      int             // all of them
 	firstInFlight int
 	decided       map[string]decision
-	changes       bool // of the set, which are to be published
+	denies        bool // something that is shown, which is published at once
+	due           bool // the first are published when all of them are decided
 	answers       chan answer
 	asking        sync.WaitGroup
 }
@@ -54,6 +55,7 @@ type answer struct {
 	decision
 	namespace    string
 	first, extra bool // it was one of the first; it was asked by one of the further askers
+	shown        bool // a denial ends what is shown
 	err          error
 }
 
@@ -138,7 +140,7 @@ func (r *run) begin() (err error) {
 	candidates, bound := v.candidates(w.subject, existing, shown)
 	r.number, r.existing, r.candidates = changes, existing, make(map[string]bool, len(candidates))
 	r.round, r.roundBegan = r.round+1, time.Now()
-	r.first, r.others, r.changes = []string{""}, nil, true
+	r.first, r.others, r.denies, r.due = []string{""}, nil, true, true
 	delete(r.decided, "")
 	for _, namespace := range candidates {
 		r.candidates[namespace] = true
@@ -172,9 +174,9 @@ func (r *run) askNext(ctx context.Context) bool {
 	*queue = (*queue)[1:]
 	r.count(a, 1)
 	present, _, _ := w.Namespaces()
-	shown := present != nil && (present.Has(a.namespace) || a.namespace == "" && r.losesByAll(present))
+	a.shown = present != nil && (present.Has(a.namespace) || a.namespace == "" && r.losesByAll(present))
 	r.asking.Go(func() {
-		a.allowed, a.err = w.views.review(ctx, w.subject.attributes(a.namespace), r.open, shown)
+		a.allowed, a.err = w.views.review(ctx, w.subject.attributes(a.namespace), r.open, a.shown)
 		r.answers <- a
 	})
 	return true
@@ -228,9 +230,9 @@ func (r *run) take(a answer) {
 	case a.err != nil, known && last.round > a.round:
 	case a.round == r.round, of != "" && !a.allowed && a.uid == r.existing[of]:
 		r.decided[of] = a.decision
-		r.changes = r.changes || a.first
+		r.denies = r.denies || a.shown && !a.allowed
 	case r.candidates[of] && !slices.Contains(r.first, of):
-		r.first = append(r.first, of)
+		r.first, r.due = append(r.first, of), true
 	}
 	if r.everywhere() {
 		r.first, r.others = nil, nil
@@ -241,13 +243,14 @@ func (r *run) take(a answer) {
 func (r *run) everywhere() bool { return r.decided[""].allowed }
 
 // publish replaces the set while the others are not decided: by one without what is denied, and with what is granted
-// if all of the first are decided and nothing has changed since.
+// if all of the first are decided and nothing has changed since. To build a set takes longer than an answer, so it is
+// not built after each.
 func (r *run) publish() {
-	w := r.view
-	if !r.changes || r.everywhere() {
+	w, all := r.view, len(r.first) == 0 && r.firstInFlight == 0
+	if !r.denies && !(all && r.due) || r.everywhere() {
 		return
 	}
-	r.changes = false
+	r.denies, r.due = false, r.due && !all
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.present == nil || w.err != nil {
@@ -261,7 +264,7 @@ func (r *run) publish() {
 			now[namespace] = uid
 		}
 	}
-	if len(r.first) == 0 && r.firstInFlight == 0 && r.number == w.changes {
+	if all && r.number == w.changes {
 		maps.Copy(now, r.allowed())
 	}
 	w.show(w.views.sets.of(now, w.subject.ofNamespaces()), r.began, r.number)

@@ -273,3 +273,23 @@ func TestAskersAreShared(t *testing.T) {
 		deciding.Wait()
 	})
 }
+
+// BenchmarkDecision measures a decision that changes nothing about the set of a user of some namespaces, whose answers
+// are known: what each takes every two minutes.
+func BenchmarkDecision(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			w := youngWorld(b, numbered(n)...)
+			for _, namespace := range numbered(n) {
+				w.bind("ada", namespace, true)
+			}
+			view := w.of(subject("ada"))
+			for b.Loop() {
+				w.views.Recheck()
+				if err := view.decide(b.Context(), true); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

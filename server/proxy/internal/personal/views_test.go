@@ -29,7 +29,7 @@ import (
 
 // world is a server that the test controls: its namespaces, its decisions, and the bindings that are followed.
 type world struct {
-	*testing.T
+	testing.TB
 	views    *Views
 	roles    *Roles
 	registry metrics.KubeRegistry
@@ -51,8 +51,15 @@ type world struct {
 	now      map[string]int // in flight, by user
 }
 
+// newWorld returns one in which no binding has changed for some time.
 func newWorld(t *testing.T, namespaces ...string) *world {
-	w := &world{T: t, uids: map[string]keepwatch.UID{}, allowed: map[string]bool{}, revision: 100, asked: map[string]int{},
+	w := youngWorld(t, namespaces...)
+	time.Sleep(quiet + time.Second)
+	return w
+}
+
+func youngWorld(t testing.TB, namespaces ...string) *world {
+	w := &world{TB: t, uids: map[string]keepwatch.UID{}, allowed: map[string]bool{}, revision: 100, asked: map[string]int{},
 		now: map[string]int{}, lifetime: 2 * time.Minute}
 	w.roles = &Roles{store.New(store.Options{}), store.New(store.Options{}), store.New(store.Options{})}
 	for _, bindings := range []*store.Store{w.roles.Bindings, w.roles.ClusterBindings} {
@@ -73,7 +80,6 @@ func newWorld(t *testing.T, namespaces ...string) *world {
 	}
 	w.registry = metrics.NewKubeRegistry()
 	w.views = New(w, w, w.registry, Settled)
-	time.Sleep(quiet + time.Second)
 	return w
 }
 
