@@ -63,7 +63,7 @@ func TestAuthorizers(t *testing.T) {
 			if views.BeyondRoles() != c.beyond {
 				t.Errorf("beyond roles: %v", views.BeyondRoles())
 			}
-			if want := map[bool]int{true: 1}[c.incomplete]; found != want {
+			if want := map[bool]int{false: 1}[c.beyond]; found != want {
 				t.Errorf("personal views are decided again %d times", found)
 			}
 		})
@@ -110,6 +110,53 @@ func TestAuthorizersOfAServerThatStarts(t *testing.T) {
 	starts.Store(false)
 	if counts := a.ask(t.Context()); counts != unobservedFor || !a.beyondRoles() {
 		t.Errorf("a refusal of a server that is ready counts for %v", counts)
+	}
+}
+
+// That rules are incomplete counts until the server has said twice that they are complete, while it is ready. Personal
+// views are decided again whenever that changes.
+func TestRulesThatAreCompleteAgain(t *testing.T) {
+	t.Parallel()
+	var incomplete, starts atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if q.URL.Path == probePath && starts.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = fmt.Fprintf(w, `{"status":{"incomplete":%v}}`, incomplete.Load())
+	}))
+	defer server.Close()
+	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := newProbe(client.RESTClient())
+	if err := probe.ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPermissions(client, probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	a, found := newAuthorizers(client, p), 0
+	p.found = func() { found++ }
+	for i, c := range []struct {
+		incomplete, starts bool
+		counts             time.Duration
+		beyond             bool
+		found              int
+	}{
+		{counts: knownFor, found: 1}, {incomplete: true, starts: true, found: 1},
+		{incomplete: true, counts: knownFor, beyond: true, found: 2}, {counts: unobservedFor, beyond: true, found: 2},
+		{incomplete: true, counts: knownFor, beyond: true, found: 2}, {counts: unobservedFor, beyond: true, found: 2},
+		{starts: true, beyond: true, found: 2}, {counts: knownFor, found: 3}, {counts: knownFor, found: 3},
+	} {
+		incomplete.Store(c.incomplete)
+		starts.Store(c.starts)
+		if counts := a.ask(t.Context()); counts != c.counts || a.beyondRoles() != c.beyond || found != c.found {
+			t.Errorf("answer %d counts for %v, beyond roles: %v, decided again %d times", i, counts, a.beyondRoles(), found)
+		}
 	}
 }
 

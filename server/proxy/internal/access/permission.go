@@ -52,10 +52,10 @@ type permissions struct {
 	repeated decisions
 	asking   singleflight.Group // by the number of the last renewal, and the request
 	inFlight *inFlight          // by the flow of the user; not of open watches
-	// beyondRoles is true once the server has allowed something for another reason than a role, or says that it may: it
-	// has other authorizers.
+	// beyondRoles is true once the server has allowed something for another reason than a role: it has other
+	// authorizers.
 	beyondRoles atomic.Bool
-	found       func() // is called once when that turns out
+	found       func() // is called when that turns out, or when the server says something else about it than before
 
 	mu       sync.Mutex
 	observed bool          // changes of roles and bindings are seen
