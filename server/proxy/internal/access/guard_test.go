@@ -157,7 +157,7 @@ func TestGuardsFollowTheGroups(t *testing.T) {
 		}
 		ctx, end := p.guard(t.Context(), by, a, number)
 		defer end()
-		p.made.add(describe(a), remembered{true, time.Now().Add(24 * time.Hour), number, 0}) // the admins are allowed for ever
+		p.made.add(describe(a), remembered{true, time.Now().Add(24 * time.Hour), number, 0}) // the admins are for ever
 		server.allows.Store(false)
 		time.Sleep(5 * unobservedFor)
 		if ctx.Err() != nil {

@@ -59,8 +59,8 @@ func newWorld(t *testing.T, namespaces ...string) *world {
 }
 
 func youngWorld(t testing.TB, namespaces ...string) *world {
-	w := &world{TB: t, uids: map[string]keepwatch.UID{}, allowed: map[string]bool{}, revision: 100, asked: map[string]int{},
-		now: map[string]int{}, lifetime: 2 * time.Minute}
+	w := &world{TB: t, uids: map[string]keepwatch.UID{}, allowed: map[string]bool{}, revision: 100,
+		asked: map[string]int{}, now: map[string]int{}, lifetime: 2 * time.Minute}
 	w.roles = &Roles{store.New(store.Options{}), store.New(store.Options{}), store.New(store.Options{})}
 	for _, bindings := range []*store.Store{w.roles.Bindings, w.roles.ClusterBindings} {
 		if err := Index(bindings); err != nil {
