@@ -135,10 +135,10 @@ func (c *Control) Cluster() Cluster { return Cluster{c.namespaces, c.roles} }
 // Reviews returns the server's decisions for personal views.
 func (c *Control) Reviews() Reviews { return Reviews{c.permissions, c.authorizers} }
 
-// OnChanges sets what is called after changes, before run: namespaces for those of the namespaces, and roles with the
-// subjects that changes of roles and bindings concern, or with false if that may be anybody. unseen is called when
-// changes of roles and bindings are no longer seen.
-func (c *Control) OnChanges(namespaces func(), roles func(subjects map[string]bool, ok bool), unseen func()) {
+// OnChanges sets what is called after changes, before run: namespaces with those that have come or gone, or with none
+// if any may have, and roles with the subjects that changes of roles and bindings concern, or with false if that may
+// be anybody. unseen is called when changes of roles and bindings are no longer seen.
+func (c *Control) OnChanges(namespaces func(...string), roles func(subjects map[string]bool, ok bool), unseen func()) {
 	c.namespaces.changed, c.roles.touched, c.roles.unseen = namespaces, roles, unseen
 	c.permissions.found = func() { roles(nil, false) }
 }

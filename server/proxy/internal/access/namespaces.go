@@ -25,10 +25,11 @@ type namespaces struct {
 	permissions *permissions
 	reflector   *reflector.Reflector
 	store       *store.Store
-	changed     func() // is called after each change, and when they are refused
-	last        atomic.Pointer[namespaceUIDs]
-	denials     int         // in a row; failed alone uses it
-	denied      atomic.Bool // the last denial counts
+	// changed is called with those that have come or gone, and without if any may have, or if they are refused.
+	changed func(namespaces ...string)
+	last    atomic.Pointer[namespaceUIDs]
+	denials int         // in a row; failed alone uses it
+	denied  atomic.Bool // the last denial counts
 }
 
 // namespaceUIDs are the UIDs of a state by name. They are not changed.
@@ -63,7 +64,7 @@ func newNamespaces(server *rest.Config, p *permissions) (*namespaces, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &namespaces{permissions: p, store: store.New(store.Options{}), changed: func() {}}
+	n := &namespaces{permissions: p, store: store.New(store.Options{}), changed: func(...string) {}}
 	n.reflector = reflector.New(source, n.store, reflector.Options{StartupDeadline: -1, Observe: n.failed})
 	return n, nil
 }
@@ -92,17 +93,18 @@ func (n *namespaces) watch(ctx context.Context) {
 			n.changed()
 			continue
 		}
-		changed := false
+		var changed []string
 		for _, c := range changesOf(delivery) {
 			if c.Type == keepwatch.Modified && c.Prior != nil && c.Prior.UID() == c.Object.UID() {
 				continue
 			}
-			if changed = true; c.Type != keepwatch.Added {
-				n.permissions.forget(c.Object.Key().Name)
+			name := c.Object.Key().Name
+			if changed = append(changed, name); c.Type != keepwatch.Added {
+				n.permissions.forget(name)
 			}
 		}
-		if changed {
-			n.changed()
+		if len(changed) > 0 {
+			n.changed(changed...)
 		}
 	}
 }

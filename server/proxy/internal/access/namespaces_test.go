@@ -53,7 +53,7 @@ func TestDecisionsEndWithTheirNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	var changes atomic.Int64
-	n.changed = func() { changes.Add(1) }
+	n.changed = func(...string) { changes.Add(1) }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.run(ctx) }()
@@ -108,7 +108,7 @@ func TestRefusedNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		var changes atomic.Int64
-		n.changed = func() { changes.Add(1) }
+		n.changed = func(...string) { changes.Add(1) }
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); n.run(ctx) }()

@@ -77,7 +77,7 @@ func TestAnnotatedBindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var touched atomic.Int64 // how often personal views of ada are decided again
-	c.OnChanges(func() {}, func(subjects map[string]bool, ok bool) {
+	c.OnChanges(func(...string) {}, func(subjects map[string]bool, ok bool) {
 		if ok && len(subjects) > 0 {
 			touched.Add(1)
 		}

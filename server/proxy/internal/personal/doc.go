@@ -17,8 +17,9 @@
 // without decides when it is used next. A denial of what is shown counts when the server repeats it, and those for a
 // view that begins while roles are not followed count if the server is ready: one that starts denies too much.
 // A change does not wait for the decision that is being made, which asks about what is shown, and about where the user
-// is bound, before all else, and again after each change. A namespace that is undecided keeps its last decision for ten
-// seconds; then the view fails, and watches of it end, until all is decided again.
+// is bound, before all else, and again after each change. When namespaces come and go, it is about those alone. A
+// namespace that is undecided keeps its last decision for ten seconds; then the view fails, and watches of it end,
+// until all is decided again.
 //
 // # Revisions of a set
 //

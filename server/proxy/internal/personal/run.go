@@ -15,7 +15,8 @@ import (
 // the user is bound. What is denied is published at once, and what is granted when all of the first are decided. After
 // a change it asks about the first again, and once more each second until all API servers follow the change; about the
 // others it asks only if it has not yet. So no change waits for a slow decision, and changes without an end do not keep
-// it from ending. One goroutine uses it.
+// it from ending. If nothing is due but that some namespaces have come or gone, it asks about those alone. One
+// goroutine uses it.
 type run struct {
 	view  *View
 	open  bool // it is for open watches
@@ -25,10 +26,12 @@ type run struct {
 	round         int // of questions about the first
 	roundBegan    time.Time
 	existing      map[string]keepwatch.UID
-	candidates    map[string]bool // the namespaces that may be in the set
-	first, others []string        // to be asked about; the empty one stands for all of them
-	asked         map[string]int  // questions in flight
-	inFlight      int             // all of them
+	moved         map[string]bool          // the namespaces that it is about; nil if it is about all
+	kept          map[string]keepwatch.UID // what else is in the set
+	candidates    map[string]bool          // of those that it is about, the ones that may be in the set
+	first, others []string                 // to be asked about; the empty one stands for all of them
+	asked         map[string]int           // questions in flight
+	inFlight      int                      // all of them
 	firstInFlight int
 	decided       map[string]decision
 	denies        bool // something that is shown, which is published at once
@@ -116,7 +119,7 @@ func (r *run) again() <-chan time.Time {
 	w := r.view
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !r.roundBegan.Before(w.epoch.settles.Add(time.Second)) {
+	if !r.roundBegan.Before(w.followed.Add(time.Second)) {
 		return nil
 	}
 	at := r.roundBegan.Add(time.Second)
@@ -132,6 +135,9 @@ func (r *run) begin() (err error) {
 	w, v := r.view, r.view.views
 	w.mu.Lock()
 	changes, shown := w.changes, w.present
+	if r.round == 0 || r.moved != nil {
+		r.moved = w.onlyMoved()
+	}
 	w.mu.Unlock()
 	existing, err := v.cluster.Namespaces()
 	if err != nil {
@@ -140,8 +146,18 @@ func (r *run) begin() (err error) {
 	candidates, bound := v.candidates(w.subject, existing, shown)
 	r.number, r.existing, r.candidates = changes, existing, make(map[string]bool, len(candidates))
 	r.round, r.roundBegan = r.round+1, time.Now()
-	r.first, r.others, r.denies, r.due = []string{""}, nil, true, true
-	delete(r.decided, "")
+	r.first, r.others, r.denies, r.due, r.kept = nil, nil, true, true, map[string]keepwatch.UID{}
+	if r.moved == nil {
+		r.first = []string{""}
+		delete(r.decided, "")
+	} else {
+		candidates = slices.DeleteFunc(candidates, func(namespace string) bool { return !r.moved[namespace] })
+		for namespace, uid := range shown.All() {
+			if !r.moved[namespace] && existing[namespace] == uid {
+				r.kept[namespace] = uid
+			}
+		}
+	}
 	for _, namespace := range candidates {
 		r.candidates[namespace] = true
 		d, known := r.decided[namespace]
@@ -267,7 +283,7 @@ func (r *run) publish() {
 	if all && r.number == w.changes {
 		maps.Copy(now, r.allowed())
 	}
-	w.show(w.views.sets.of(now, w.subject.ofNamespaces()), r.began, r.number)
+	w.show(w.views.sets.of(now, w.subject.ofNamespaces(), w.present), r.began, r.number)
 }
 
 // allowed returns the namespaces that the server has allowed, and that may be in the set as of the present changes.
@@ -275,7 +291,7 @@ func (r *run) allowed() map[string]keepwatch.UID {
 	if r.everywhere() {
 		return r.existing
 	}
-	all := map[string]keepwatch.UID{}
+	all := maps.Clone(r.kept)
 	for namespace, d := range r.decided {
 		if d.allowed && r.candidates[namespace] && r.existing[namespace] == d.uid {
 			all[namespace] = d.uid
@@ -293,14 +309,20 @@ func (r *run) end() bool {
 	if r.everywhere() {
 		applied = r.number
 	}
-	set := w.views.sets.of(r.allowed(), w.subject.ofNamespaces())
+	present, _, _ := w.Namespaces()
+	set := w.views.sets.of(r.allowed(), w.subject.ofNamespaces(), present)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.changes != r.number && !w.gone {
 		return false
 	}
-	w.of, w.applied, w.decided, w.failing = len(r.existing), applied, r.began, time.Time{}
+	w.of, w.applied, w.failing = len(r.existing), applied, time.Time{}
 	w.show(set, r.began, applied)
-	w.touched, w.rechecked = false, w.rechecked && applied != w.changes
+	if r.moved == nil {
+		w.decided, w.whole = r.began, applied != w.changes || r.everywhere()
+	}
+	if w.touched = false; applied == w.changes {
+		w.rechecked, w.moved = false, nil
+	}
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,7 +47,7 @@ func TestChangesDuringALongDecision(t *testing.T) {
 			{"a grant", func() { w.bind("ada", "n950", true) }, []string{"n400", "n950"}},
 			{"a namespace made anew", func() {
 				w.set(func() { w.uids["n400"] = "anew"; w.allowed["ada/n400"] = false })
-				w.views.Recheck()
+				w.views.Recheck("n400")
 			}, []string{"n950"}},
 			{"changes without an end", func() {
 				for range 3 {
@@ -227,7 +228,7 @@ func TestRandomChangesDuringDecisions(t *testing.T) {
 			switch bound := w.allowed["ada/"+namespace]; {
 			case random.IntN(10) == 0:
 				w.set(func() { w.uids[namespace] = keepwatch.UID(fmt.Sprint(random.IntN(1e6))) })
-				w.views.Recheck()
+				w.views.Recheck(namespace)
 			case bound:
 				w.bind("ada", namespace, false)
 				revoked[namespace] = time.Now()
@@ -274,22 +275,88 @@ func TestAskersAreShared(t *testing.T) {
 	})
 }
 
+// When namespaces come and go the server is asked about those alone. Where it has other authorizers than roles, and one
+// is made every few seconds, it would be asked about all of them all the time. A change of bindings is not lost beside
+// that.
+func TestNamespacesThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := slow(t, 100)
+		w.bind("ada", "n001", true)
+		w.bind("ada", "n002", true)
+		w.set(func() { w.allowed["bob/"] = true })
+		ada, bob := w.of(subject("ada")), w.of(subject("bob"))
+		defer w.open(ada)()
+		defer w.open(bob)()
+		time.Sleep(20 * time.Second)
+		is := func(about, others string, want ...string) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			asked := 0
+			w.set(func() {
+				for of, times := range w.asked {
+					if strings.HasPrefix(of, "ada/") && of != "ada/"+about {
+						asked += times
+					}
+				}
+				clear(w.asked)
+			})
+			if got := names(ada); !slices.Equal(got, want) || (asked > 0) != (others != "") {
+				t.Errorf("ada has %v, and %d questions are about others than %s", got, asked, about)
+			}
+			if has, of := ada.Count(); has != len(want) || of != len(w.uids) || len(names(bob)) != of {
+				t.Errorf("ada has %d namespaces of %d, and bob all %d", has, of, len(names(bob)))
+			}
+		}
+		move := func(name, uid string, allowed bool) {
+			w.set(func() {
+				if w.uids[name], w.allowed["ada/"+name] = keepwatch.UID(uid), allowed; uid == "" {
+					delete(w.uids, name)
+				}
+			})
+			w.views.Recheck(name)
+		}
+		w.set(func() { clear(w.asked) })
+		move("new", "1", true)
+		is("new", "", "n001", "n002", "new")
+		move("new", "2", true)
+		is("new", "", "n001", "n002", "new")
+		if present, _, _ := ada.Namespaces(); !present.Equal(w.views.sets.of(map[string]keepwatch.UID{
+			"n001": "n001-1", "n002": "n002-1", "new": "2"}, false, nil)) {
+			t.Error("the namespace that was made anew is shown as the one before it")
+		}
+		move("new", "3", false)
+		is("new", "", "n001", "n002")
+		move("n002", "", false)
+		is("n002", "", "n001")
+		w.bind("ada", "n050", true)
+		move("n002", "2", false)
+		is("n002", "others", "n001", "n050")
+		time.Sleep(10 * time.Second)
+		w.set(func() { clear(w.asked); w.uids["n002"], w.allowed["ada/n002"] = "3", true })
+		w.views.Recheck(numbered(maxMoved + 1)...)
+		is("n002", "others", "n001", "n002", "n050")
+	})
+}
+
 // BenchmarkDecision measures a decision that changes nothing about the set of a user of some namespaces, whose answers
-// are known: what each takes every two minutes.
+// are known: about all, as every two minutes, and about one that was made anew.
 func BenchmarkDecision(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w := youngWorld(b, numbered(n)...)
-			for _, namespace := range numbered(n) {
-				w.bind("ada", namespace, true)
-			}
-			view := w.of(subject("ada"))
-			for b.Loop() {
-				w.views.Recheck()
-				if err := view.decide(b.Context(), true); err != nil {
-					b.Fatal(err)
+		for name, moved := range map[string][]string{"all": nil, "one": {"n007"}} {
+			b.Run(fmt.Sprint(name, "-of-", n), func(b *testing.B) {
+				w := youngWorld(b, numbered(n)...)
+				for _, namespace := range numbered(n) {
+					w.bind("ada", namespace, true)
 				}
-			}
-		})
+				view := w.of(subject("ada"))
+				view.followed = time.Time{} // long ago
+				for b.Loop() {
+					w.views.Recheck(moved...)
+					if err := view.decide(b.Context(), true); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

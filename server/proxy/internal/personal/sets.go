@@ -23,8 +23,12 @@ type setKey struct {
 	byName bool
 }
 
-// of returns the set of some namespaces; see watchcache.NewNamespaces.
-func (s *sets) of(uids map[string]keepwatch.UID, byName bool) *watchcache.Namespaces {
+// of returns the set of some namespaces; see watchcache.NewNamespaces. Mostly that is the last one, which is not built
+// again. It may be nil.
+func (s *sets) of(uids map[string]keepwatch.UID, byName bool, last *watchcache.Namespaces) *watchcache.Namespaces {
+	if last != nil && last.Len() == len(uids) && has(uids, last) {
+		return last
+	}
 	set := watchcache.NewNamespaces(uids, byName)
 	key := setKey{[sha256.Size]byte(set.Digest()), byName}
 	s.mu.Lock()
@@ -38,6 +42,16 @@ func (s *sets) of(uids map[string]keepwatch.UID, byName bool) *watchcache.Namesp
 	s.all[key] = weak.Make(set)
 	runtime.AddCleanup(set, s.drop, key)
 	return set
+}
+
+// has reports whether all namespaces of a set are among some.
+func has(uids map[string]keepwatch.UID, set *watchcache.Namespaces) bool {
+	for namespace, uid := range set.All() {
+		if is, ok := uids[namespace]; !ok || is != uid {
+			return false
+		}
+	}
+	return true
 }
 
 // drop forgets a set that nobody uses, unless there is another one in its place.

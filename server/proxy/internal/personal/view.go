@@ -3,6 +3,7 @@ package personal
 import (
 	"container/list"
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -61,8 +62,14 @@ type View struct {
 	// touched is true if bindings have changed since a decision last ended, and rechecked if namespaces have changed and
 	// that is not applied.
 	touched, rechecked bool
-	epoch              epoch
-	again              time.Time // when it is decided once more; zero if that is not due
+	// whole is true if a decision about all namespaces is due, whenever the next one is; otherwise moved has those that
+	// have come or gone since the last one.
+	whole bool
+	moved map[string]bool
+	epoch epoch
+	// followed is when API servers decide by the last change of bindings. Until then a decision counts for a second.
+	followed time.Time
+	again    time.Time // when it is decided once more; zero if that is not due
 }
 
 // inUse reports whether requests wait for the view, or are answered from it. views.mu is locked.
@@ -118,9 +125,9 @@ func (w *View) Floor() keepwatch.Revision {
 // touch begins an epoch: the set may change, or have changed and changed back unseen.
 func (w *View) touch(now time.Time) {
 	w.mu.Lock()
-	w.epoch, w.touched = changed(now, w.views.settled), true
+	w.epoch, w.touched, w.whole = changed(now, w.views.settled), true, true
 	w.changes++
-	w.again = now.Add(again)
+	w.again, w.followed = now.Add(again), now.Add(w.views.settled)
 	// A set as young as this may have known the change, and another replica not yet. One that is older may not: if the
 	// change concerns it, it is replaced.
 	if now.Sub(w.since) < w.views.settled {
@@ -130,13 +137,31 @@ func (w *View) touch(now time.Time) {
 	w.wake()
 }
 
-// recheck lets the set be decided again.
-func (w *View) recheck() {
+// recheck lets the set be decided again, because some namespaces have come or gone; if none is named, any may have.
+func (w *View) recheck(namespaces []string) {
 	w.mu.Lock()
+	w.whole = w.whole || len(namespaces) == 0 || len(w.moved)+len(namespaces) > maxMoved || w.expired()
+	moved := map[string]bool{} // another one: a decision that is being made has the last one
+	maps.Copy(moved, w.moved)
+	for _, namespace := range namespaces {
+		moved[namespace] = true
+	}
+	if w.moved = moved; w.whole {
+		w.moved = nil
+	}
 	w.rechecked = true
 	w.changes++
 	w.mu.Unlock()
 	w.wake()
+}
+
+// onlyMoved returns the namespaces that have come or gone, if a decision about those is enough, nil otherwise. w.mu is
+// locked.
+func (w *View) onlyMoved() map[string]bool {
+	if w.whole || w.err != nil || !w.failing.IsZero() || w.expired() {
+		return nil
+	}
+	return w.moved
 }
 
 func (w *View) wake() {
@@ -168,13 +193,16 @@ func (w *View) current(ctx context.Context) error {
 func (w *View) fresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.present != nil && w.err == nil && w.applied == w.changes && time.Since(w.decided) < w.lifetime()
+	return w.present != nil && w.err == nil && w.applied == w.changes && !w.expired()
 }
 
-// lifetime is how long the set is used. Within the time that a change takes to settle it is short, as that of each
-// decision. w.mu is locked.
+// expired reports whether the set has been used for as long as it may. w.mu is locked.
+func (w *View) expired() bool { return time.Since(w.decided) >= w.lifetime() }
+
+// lifetime is how long the set is used. Within the time that a change of bindings takes to settle it is short, as that
+// of each decision. w.mu is locked.
 func (w *View) lifetime() time.Duration {
-	if time.Now().Before(w.epoch.settles.Add(time.Second)) {
+	if time.Now().Before(w.followed.Add(time.Second)) {
 		return time.Second
 	}
 	return w.views.cluster.DecidedFor()
@@ -376,6 +404,7 @@ func (w *View) next(now time.Time) (at time.Time, decides bool) {
 		if !w.again.After(now) {
 			w.again = time.Time{}
 		}
+		w.whole = true
 		return time.Time{}, true
 	}
 	if w.epoch.due(now) {

@@ -28,6 +28,8 @@ const (
 	// rememberedFor is how long the time of a change of a subject's bindings is remembered, and maxTouched bounds the
 	// subjects: who may write bindings chooses their names.
 	rememberedFor, maxTouched = time.Minute, 100_000
+	// maxMoved bounds the namespaces that have come or gone and are decided about alone. Beyond it, all are.
+	maxMoved = 30
 )
 
 // ErrBusy is why there is no view: too many others are in use.
@@ -179,9 +181,10 @@ func (v *Views) undo(held, begun, yielded []*View) {
 }
 
 func (v *Views) newView(s Subject, replaced *announcements) *View {
+	first := v.firstEpoch(s.User)
 	return &View{
-		views: v, key: keyOf(s), subject: s, owner: readpath.Flow(s.User), epoch: v.firstEpoch(s.User),
-		replaced: replaced, woken: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		views: v, key: keyOf(s), subject: s, owner: readpath.Flow(s.User), epoch: first, followed: first.settles,
+		replaced: replaced, whole: true, woken: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		deciding: make(chan struct{}, 1),
 	}
 }
@@ -283,11 +286,12 @@ func (v *Views) Wake() {
 	}
 }
 
-// Recheck lets all views be decided again, because the namespaces have changed. It does not block.
-func (v *Views) Recheck() {
+// Recheck lets all views be decided again, because some namespaces have come or gone; if none is named, any may have.
+// It does not block.
+func (v *Views) Recheck(namespaces ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, view := range v.all {
-		view.recheck()
+		view.recheck(namespaces)
 	}
 }

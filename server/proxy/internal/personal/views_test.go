@@ -260,10 +260,10 @@ func TestSetsFollowDecisions(t *testing.T) {
 			switch random.IntN(4) {
 			case 0:
 				w.set(func() { delete(w.uids, namespace) })
-				w.views.Recheck()
+				w.views.Recheck(namespace)
 			case 1:
 				w.set(func() { w.uids[namespace] = keepwatch.UID(fmt.Sprint(random.IntN(1000))) })
-				w.views.Recheck()
+				w.views.Recheck(namespace)
 			default:
 				if bound := !w.allowed[name+"/"+namespace]; bound || ever[name+"/"+namespace] {
 					w.bind(name, namespace, bound)
@@ -594,7 +594,7 @@ func TestNamespaceMadeAnew(t *testing.T) {
 		view := w.of(subject("ada"))
 		before, _, _ := view.Namespaces()
 		w.set(func() { w.uids["a"] = "a-2" })
-		w.views.Recheck()
+		w.views.Recheck("a")
 		view = w.of(subject("ada"))
 		if after, _, _ := view.Namespaces(); after.Equal(before) || resumable(view, w.revision) {
 			t.Error("the set is the same")
@@ -964,13 +964,13 @@ func TestViewsAreSmall(t *testing.T) {
 // A set is forgotten when no view has it any more.
 func TestSetsAreForgotten(t *testing.T) {
 	var s sets
-	one := s.of(map[string]keepwatch.UID{"a": "1"}, false)
-	if s.of(map[string]keepwatch.UID{"a": "1"}, false) != one {
+	one := s.of(map[string]keepwatch.UID{"a": "1"}, false, nil)
+	if s.of(map[string]keepwatch.UID{"a": "1"}, false, nil) != one {
 		t.Error("equal sets are not the same")
 	}
 	others := []*watchcache.Namespaces{
-		s.of(map[string]keepwatch.UID{"a": "2"}, false), s.of(map[string]keepwatch.UID{"a": "1"}, true),
-		s.of(map[string]keepwatch.UID{"a": "1", "b": "1"}, false),
+		s.of(map[string]keepwatch.UID{"a": "2"}, false, nil), s.of(map[string]keepwatch.UID{"a": "1"}, true, nil),
+		s.of(map[string]keepwatch.UID{"a": "1", "b": "1"}, false, nil),
 	}
 	if slices.Contains(others, one) {
 		t.Error("sets that differ are the same")
@@ -986,7 +986,7 @@ func TestSetsAreForgotten(t *testing.T) {
 	runtime.KeepAlive(others)
 	others = nil
 	await.True(t, "the others are forgotten", func() bool { runtime.GC(); return known() == 1 })
-	if s.of(map[string]keepwatch.UID{"a": "1"}, false) != one {
+	if s.of(map[string]keepwatch.UID{"a": "1"}, false, nil) != one {
 		t.Error("a set that is in use was forgotten")
 	}
 }
