@@ -25,22 +25,26 @@ func WriteConfigMaps(ctx context.Context, etcd *clientv3.Client, n int) error {
 func writeConfigMaps(ctx context.Context, etcd *clientv3.Client, from, to int,
 	configMap func(int) *corev1.ConfigMap) error {
 	const perWrite = 100 // etcd accepts 128 operations
-	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	for i := from; i < to; i += perWrite {
 		var puts []clientv3.Op
 		for j := i; j < min(i+perWrite, to); j++ {
-			c := configMap(j)
-			value, err := runtime.Encode(encoder, c)
+			key, value, err := encoded(configMap(j))
 			if err != nil {
 				return err
 			}
-			puts = append(puts, clientv3.OpPut("/registry/configmaps/"+c.Namespace+"/"+c.Name, string(value)))
+			puts = append(puts, clientv3.OpPut(key, value))
 		}
 		if _, err := etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// encoded returns the key and the value of a config map in etcd.
+func encoded(c *corev1.ConfigMap) (key, value string, err error) {
+	text, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), c)
+	return "/registry/configmaps/" + c.Namespace + "/" + c.Name, string(text), err
 }
 
 // configMap is about 1.4 KB of JSON.

@@ -58,9 +58,13 @@ func GrownConfigMap(i int) *corev1.ConfigMap {
 	return c
 }
 
-// WriteGrownConfigMaps puts those of the collection that are [from, to) into etcd.
-func WriteGrownConfigMaps(ctx context.Context, etcd *clientv3.Client, from, to int) error {
-	return writeConfigMaps(ctx, etcd, from, to, GrownConfigMap)
+// PutGrownConfigMap puts one of the collection into etcd.
+func PutGrownConfigMap(ctx context.Context, etcd *clientv3.Client, i int) error {
+	key, value, err := encoded(GrownConfigMap(i))
+	if err == nil {
+		_, err = etcd.Put(ctx, key, value)
+	}
+	return err
 }
 
 // MeasureGrowth measures warm lists of servers on one etcd, in which the collection grows to each of some sizes. The
@@ -70,7 +74,7 @@ func MeasureGrowth(ctx context.Context, r *Report, etcd *clientv3.Client, server
 	for _, size := range sizes {
 		// The last one has a revision of its own: a watch cache may have a part of the hundred that share one.
 		for _, to := range []int{size - 1, size} {
-			if err := WriteGrownConfigMaps(ctx, etcd, written, to); err != nil {
+			if err := writeConfigMaps(ctx, etcd, written, to, GrownConfigMap); err != nil {
 				return err
 			}
 			written = to

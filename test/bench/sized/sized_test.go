@@ -3,10 +3,12 @@ package sized
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net/http"
 	"net/url"
 	"os"
@@ -40,7 +42,7 @@ const (
 )
 
 var (
-	sizes    = flag.String("sizes", "5000,50000", "how many objects there are, in rising order")
+	sizes    = flag.String("sizes", "5000,50000", "how many objects there are")
 	commands = flag.String("commands", strings.Join([]string{inMemory, onDisk, apiserver, proxy, sync}, ","),
 		"what is measured; proxy and sync are so in front of serve --data-dir, which is measured, too")
 	resting = flag.Duration("settle", 30*time.Second, "how long a process rests before its memory is read")
@@ -49,7 +51,7 @@ var (
 const (
 	namespaces = 100 // of served.GrownConfigMap
 	created    = 1000
-	writers    = 16
+	writers    = 64
 )
 
 // BenchmarkSize starts each command with config maps of 1.4 KB, and lists them in JSON and protobuf. A row is recorded
@@ -62,22 +64,18 @@ func BenchmarkSize(b *testing.B) {
 		in := func(some ...string) bool {
 			return slices.ContainsFunc(some, func(c string) bool { return slices.Contains(wanted, c) })
 		}
-		if in(inMemory) {
-			b.Run(inMemory, func(b *testing.B) {
-				server := peer.ServeInMemory(b)
-				for from, n := range steps(b) {
-					server := subject{b, run, inMemory, n, server}
-					server.fill(from)
+		for n := range numbers(b) {
+			if in(inMemory) {
+				b.Run(inMemory, func(b *testing.B) {
+					server := subject{b, run, inMemory, n, peer.ServeInMemory(b)}
+					server.fill()
 					server.lists(nil)
-				}
-			})
-		}
-		if in(onDisk, proxy, sync) {
-			b.Run(onDisk, func(b *testing.B) {
-				server := peer.Serve(b)
-				for from, n := range steps(b) {
-					server := subject{b, run, onDisk, n, server}
-					server.fill(from)
+				})
+			}
+			if in(onDisk, proxy, sync) {
+				b.Run(onDisk, func(b *testing.B) {
+					server := subject{b, run, onDisk, n, peer.Serve(b)}
+					server.fill()
 					server.restart()
 					server.set("disk", figures.Bytes, sizeOf(b, server.Data()))
 					server.lists(nil)
@@ -88,43 +86,38 @@ func BenchmarkSize(b *testing.B) {
 						server.synced("sqlite")
 						server.synced("files")
 					}
-				}
-			})
-		}
-		if in(apiserver) {
-			b.Run(apiserver, func(b *testing.B) {
-				etcd := peer.StartEtcd(b)
-				server := peer.KeepwatchAPIServerOn(b, etcd)
-				for from, n := range steps(b) {
-					server := subject{b, run, apiserver, n, server}
-					server.fill(from)
+				})
+			}
+			if in(apiserver) {
+				b.Run(apiserver, func(b *testing.B) {
+					etcd := peer.StartEtcd(b)
+					server := subject{b, run, apiserver, n, peer.KeepwatchAPIServerOn(b, etcd)}
+					server.fill()
 					server.restart()
 					server.lists(nil)
 					server.command = "etcd of " + apiserver
 					server.memory(etcd.Process(), "RSS at rest")
 					server.set("disk", figures.Bytes, sizeOf(b, filepath.Dir(etcd.Log())))
 					server.record()
-				}
-			})
+				})
+			}
 		}
 		fmt.Println(run.Table())
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// steps are the sizes, each after the one before it.
-func steps(b *testing.B) func(yield func(from, to int) bool) {
-	return func(yield func(from, to int) bool) {
-		from := 0
+// numbers are the sizes.
+func numbers(b *testing.B) iter.Seq[int] {
+	return func(yield func(int) bool) {
 		for size := range strings.SplitSeq(*sizes, ",") {
-			to, err := strconv.Atoi(size)
-			if err != nil || to < from+created {
-				b.Fatalf("-sizes %s: not numbers, each of which is larger by %d", *sizes, created)
+			n, err := strconv.Atoi(size)
+			if err != nil || n < created {
+				b.Fatalf("-sizes %s: not numbers from %d on", *sizes, created)
 			}
-			if !yield(from, to) {
+			if !yield(n) {
 				return
 			}
-			from = to
 		}
 	}
 }
@@ -155,40 +148,42 @@ func (s subject) must(err error) {
 	}
 }
 
-// fill writes the objects [from, n): the last ones through the API, and the others into etcd, if there is one.
-func (s subject) fill(from int) {
+// fill writes the objects: the last ones through the API, and the others into etcd, if there is one.
+func (s subject) fill() {
 	client, err := kubernetes.NewForConfig(s.Config())
 	s.must(err)
-	for i := range min(namespaces, s.n-from) {
-		if from == 0 {
-			_, err := client.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{
-				ObjectMeta: metav1.ObjectMeta{Name: served.GrownConfigMap(i).Namespace}}, metav1.CreateOptions{})
-			s.must(err)
-		}
+	for i := range namespaces {
+		_, err := client.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: served.GrownConfigMap(i).Namespace}}, metav1.CreateOptions{})
+		s.must(err)
+	}
+	create := func(ctx context.Context, i int) error {
+		object := served.GrownConfigMap(i)
+		object.ManagedFields = nil // the server sets its own
+		_, err := client.CoreV1().ConfigMaps(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
+		return err
 	}
 	last := s.n - created
 	if s.command == inMemory {
-		s.create(client, from, last)
+		s.each(0, last, create)
 	} else {
 		etcd, err := s.Endpoint().Client()
 		s.must(err)
 		defer etcd.Close()
-		s.must(served.WriteGrownConfigMaps(s.Context(), etcd, from, last))
+		s.each(0, last, func(ctx context.Context, i int) error { return served.PutGrownConfigMap(ctx, etcd, i) })
 	}
 	before := s.cpu()
-	s.create(client, last, s.n)
+	s.each(last, s.n, create)
 	s.set("CPU of a create", figures.Seconds, (s.cpu()-before)/created)
 }
 
-func (s subject) create(client kubernetes.Interface, from, to int) {
+// each calls write with the objects [from, to), by some goroutines.
+func (s subject) each(from, to int, write func(context.Context, int) error) {
 	all, ctx := errgroup.WithContext(s.Context())
 	for w := range writers {
 		all.Go(func() error {
 			for i := from + w; i < to; i += writers {
-				object := served.GrownConfigMap(i)
-				object.ManagedFields = nil
-				if _, err := client.CoreV1().ConfigMaps(object.Namespace).Create(ctx, object,
-					metav1.CreateOptions{}); err != nil {
+				if err := write(ctx, i); err != nil {
 					return err
 				}
 			}
