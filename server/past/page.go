@@ -80,21 +80,28 @@ func (q pageQuery) URL() string {
 
 // servePage answers a request for the page or for its style sheet, whose path follows the moment at.
 func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, path string, at history.Moment) {
+	info := &request.RequestInfo{Verb: strings.ToLower(q.Method)}
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
-		writeStatus(w, statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the past is read-only"))
+		s.refuse(w, q, u, info, "", statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"the past is read-only"))
 		return
 	}
 	switch name, _ := strings.CutPrefix(path, pagePath); name {
 	case "":
-	case "page.css":
+	case "page.css", path: // path: without the slash at its end
+		if err := s.audit.write(q, u, info, "", nil); err != nil {
+			writeStatus(w, unlogged(err))
+			return
+		}
+		if name == path {
+			w.Header().Set("Location", "keepwatch/") // relative: the path may follow that of another server
+			w.WriteHeader(http.StatusFound)
+			return
+		}
 		http.ServeFileFS(w, q, pageFiles, "page/page.css")
 		return
-	case path: // without the slash at its end
-		w.Header().Set("Location", "keepwatch/") // relative: the path may follow that of another server
-		w.WriteHeader(http.StatusFound)
-		return
 	default:
-		writeStatus(w, notFound("the page has no "+name))
+		s.refuse(w, q, u, info, "", notFound("the page has no "+name))
 		return
 	}
 	p := page{Query: parsePageQuery(q.URL.Query())}
@@ -106,7 +113,7 @@ func (s *Server) servePage(w http.ResponseWriter, q *http.Request, u user.Info, 
 	ctx, cancel := context.WithTimeout(q.Context(), s.requestTimeout)
 	defer cancel()
 	q = q.WithContext(ctx)
-	r := &pageRead{server: s, q: q, user: u, query: p.Query, info: &request.RequestInfo{Verb: strings.ToLower(q.Method)}}
+	r := &pageRead{server: s, q: q, user: u, query: p.Query, info: info}
 	err := s.late(ctx, s.config.History.View(ctx, func(v *history.View) error {
 		r.view = v
 		return r.fill(&p, ofAll)
