@@ -16,6 +16,7 @@
 //	write.go     one batch
 //	expire.go    what is deleted by age and by size
 //	thin.go      what is deleted by thinning
+//	peaks.go     by what the point of a time is found
 //	group.go     older states, of which several are one value
 //	views.go     what read the table resources before it became a view
 //	text.go      JSON that jsonb accepts

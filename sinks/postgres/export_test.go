@@ -11,6 +11,9 @@ var StatesQuery = statesQuery
 // SetSweep replaces sweepRows.
 func (s *Sink) SetSweep(rows int) { s.sweep = rows }
 
+// SetPeaks replaces the number of changes of a resource between peaks.
+func (s *Sink) SetPeaks(every int) { s.peaks.Every = every }
+
 // SetGroup replaces wholeTime, fewStates and minGroupBytes.
 func (s *Sink) SetGroup(whole time.Duration, few, least int) {
 	s.grouper.whole, s.grouper.few, s.grouper.least = whole, few, least

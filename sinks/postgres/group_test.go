@@ -21,9 +21,9 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// undoNinth returns the SQL that makes format 8 of format 9 in a schema, of which no state is in a group.
+// undoNinth returns the SQL that makes format 8 of format 10 in a schema, of which no state is in a group.
 func undoNinth(schema string) string {
-	return strings.ReplaceAll(`DROP VIEW IN.resources; ALTER TABLE IN.states RENAME TO resources; DROP TABLE IN.groups;
+	return strings.ReplaceAll(`DROP TABLE IN.peaks; DROP VIEW IN.resources; ALTER TABLE IN.states RENAME TO resources; DROP TABLE IN.groups;
 		ALTER TABLE IN.resources DROP COLUMN group_id, DROP COLUMN member, ALTER COLUMN object SET NOT NULL; `, "IN.", schema+".")
 }
 
@@ -288,6 +288,9 @@ func testGroupsOld(t *testing.T, server *pgtest.Server) {
 	defer opened.Close()
 	count := func() (n int) {
 		if err := opened.Snapshot(t.Context(), func(tables sink.Snapshot) error {
+			if p, err := tables.PointAt(t.Context(), []string{"pods"}, time.Now()); err != nil || p == (sink.Point{}) {
+				t.Errorf("the point of now: %v, %v", p, err)
+			}
 			return tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(s sink.State) error {
 				n++
 				sameValue(t, "a reader", string(s.Object), s.Key.Name, s.From.Revision)
@@ -310,7 +313,14 @@ func testGroupsOld(t *testing.T, server *pgtest.Server) {
 	}
 	checkValues(t, server, schema, 32)
 	if n := count(); n != 32 {
-		t.Errorf("%d states of format 9", n)
+		t.Errorf("%d states of the newest format", n)
+	}
+	if got := server.SQL(`SELECT has_table_privilege('old_reader', 'grouped_old.peaks', 'SELECT')`); got != "t" {
+		t.Errorf("who reads the other tables reads the peaks: %s", got)
+	}
+	server.SQL(`REVOKE SELECT ON grouped_old.peaks FROM old_reader`)
+	if n := count(); n != 32 {
+		t.Errorf("%d states without the right to the peaks", n)
 	}
 	for user, views := range map[string][]string{
 		"keepwatch":  {schema + ".resources", schema + ".joined", `theirs_old."Mine"`, "theirs_old.nested"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,13 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	s := postgres.New(rewritten, postgres.Options{RetentionOf: sinktest.RetentionOfTypes})
 	s.SetSweep(2)
 	sinktest.TestRetentionOfRewritten(t, s, snapshotOf(t, rewritten))
+	points := server.URL("history_points")
+	s = postgres.New(points, postgres.Options{Retention: time.Hour})
+	s.SetPeaks(5)
+	sinktest.TestPointAt(t, s, rand.Uint64(), snapshotOf(t, points))
+	if n := server.SQL(`SELECT count(*) > 0 FROM history_points.peaks`); n != "t" {
+		t.Errorf("peaks: %s", n)
+	}
 	gaps := server.URL("history_gaps")
 	t.Run("gaps", func(t *testing.T) {
 		sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(t, gaps))

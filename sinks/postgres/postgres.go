@@ -77,13 +77,14 @@ type Sink struct {
 	bytes   int64 // of all states as JSON, with MaxSize
 	excess  int64 // the last Expiry.Excess of size
 	grouper grouper
+	peaks   history.Peaks
 }
 
 // New returns the sink of an address: a URL or a keyword string, as libpq accepts them. It
 // connects to nothing. Passwords are read anew, from ~/.pgpass for example, with each Open.
 func New(address string, options Options) *Sink {
 	return &Sink{address: address, options: options, clock: history.NewClock(), timeout: writeTimeout, sweep: sweepRows,
-		grouper: grouper{whole: wholeTime, few: fewStates, least: minGroupBytes}}
+		grouper: grouper{whole: wholeTime, few: fewStates, least: minGroupBytes}, peaks: history.NewPeaks()}
 }
 
 // Open connects. See [sink.Sink].
@@ -320,7 +321,7 @@ func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
 			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
 		}
 	}
-	return stored, nil
+	return stored, s.loadPeaks(ctx, tx)
 }
 
 // enterCluster stores what the streams know of the cluster, in all rows of cursors. It returns an error if a row is of

@@ -110,6 +110,20 @@ CREATE VIEW resources AS
   SELECT id, resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted,
     coalesce(object, (SELECT objects[states.member] FROM groups WHERE groups.id = states.group_id)::jsonb) AS object,
     full_name, sum, bytes FROM states;
+`, `
+CREATE TABLE peaks (
+  resource text NOT NULL,
+  seen     timestamptz NOT NULL,
+  epoch    int NOT NULL,
+  revision bigint NOT NULL,
+  PRIMARY KEY (resource, seen)
+);
+-- Who reads the other tables reads this one.
+DO $$ DECLARE reader text; BEGIN
+  FOR reader IN SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END FROM pg_class, aclexplode(relacl)
+    WHERE oid = 'cursors'::regclass AND privilege_type = 'SELECT' AND grantee <> (SELECT oid FROM pg_roles WHERE rolname = current_user)
+  LOOP EXECUTE format('GRANT SELECT ON peaks TO %s', reader); END LOOP;
+END $$;
 `}
 
 // typesFormat is the format that has the table types.
@@ -117,6 +131,9 @@ const typesFormat = 4
 
 // groupsFormat is the format that has the table states behind the view resources.
 const groupsFormat = 9
+
+// peaksFormat is the format that has the table peaks.
+const peaksFormat = 10
 
 const createView = `CREATE VIEW %s AS
   SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM states WHERE valid_to IS NULL AND resource = %s`

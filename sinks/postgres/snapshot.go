@@ -263,10 +263,27 @@ func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.St
 var ends = [][]any{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}}
 
 func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time) (greatest sink.Point, err error) {
+	peaks := false
+	if s.format >= peaksFormat {
+		if err := s.query(ctx, func(row pgx.Rows) error { return row.Scan(&peaks) }, mayReadPeaks); err != nil {
+			return greatest, err
+		}
+	}
 	for _, resource := range resources {
+		bound, args := ``, []any{resource, at.UTC()}
+		if peaks { // nothing behind the next peak was stored until then
+			if err := s.query(ctx, func(row pgx.Rows) error {
+				var p sink.Point
+				err := row.Scan(&p.Epoch, &p.Revision)
+				bound, args = ` AND (%[1]s, %[2]s) <= ($3, $4)`, append(args, p.Epoch, int64(p.Revision))
+				return err
+			}, selectPeak, resource, at.UTC()); err != nil {
+				return greatest, err
+			}
+		}
 		for _, columns := range ends {
-			query := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = $1 AND %[2]s IS NOT NULL AND %[3]s <= $2
-				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
+			query := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = $1 AND %[2]s IS NOT NULL AND %[3]s <= $2`+bound+
+				` ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
 			if err := s.query(ctx, func(row pgx.Rows) error {
 				var p sink.Point
 				err := row.Scan(&p.Epoch, &p.Revision)
@@ -274,7 +291,7 @@ func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time
 					greatest = p
 				}
 				return err
-			}, query, resource, at.UTC()); err != nil {
+			}, query, args...); err != nil {
 				return greatest, err
 			}
 		}

@@ -80,6 +80,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		return nil
 	})
 	messages, bytes := 0, 0
+	var due []string // resources whose peak is
 	for _, p := range batch.Pieces {
 		messages += len(p.Messages)
 		id := s.streams[p.Stream].ID
@@ -94,11 +95,17 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 			bytes += len(r.JSON)
 		}
 		queueProgress(last, id, p, changes.Gaps, batch.Time)
+		if s.peaks.Add(id.Resource, changes) {
+			due = append(due, id.Resource)
+		}
 	}
 	s.bytes += int64(bytes)
 	var expired []sink.Expiry
 	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) (err error) {
 		if err = insert(ctx, tx, first, rows, last); err == nil {
+			err = s.storePeaks(ctx, tx, due, batch.Time)
+		}
+		if err == nil {
 			expired, err = s.expire(ctx, tx, batch.Time, messages)
 		}
 		if err == nil {
@@ -109,6 +116,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 	if err != nil {
 		return err
 	}
+	s.peaks.Stored(batch.Time)
 	for _, e := range expired {
 		if e.Reason == sink.ExpiredBySize {
 			s.excess = e.Excess

@@ -13,6 +13,7 @@
 //	expire.go   what is deleted by age and by size
 //	compress.go what is compressed, some time after its end
 //	thin.go     what is deleted by thinning
+//	peaks.go    by what the point of a time is found
 //	status.go   the status, while another process may write
 //	history.go  the past, while another process may write
 //	snapshot.go what the past has in one transaction

@@ -14,6 +14,9 @@ func (s *Sink) SetSweep(rows int) { s.sweep = rows }
 // SetCompress replaces wholeTime and minCompressed.
 func (s *Sink) SetCompress(whole time.Duration, least int) { s.whole, s.least = whole, least }
 
+// SetPeaks replaces the number of changes of a resource between peaks.
+func (s *Sink) SetPeaks(every int) { s.peaks.Every = every }
+
 // SetLog replaces logBytes.
 func (s *Sink) SetLog(bytes int64) { s.log.bound = bytes }
 

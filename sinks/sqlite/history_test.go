@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -361,6 +362,22 @@ func TestPlans(t *testing.T) {
 		})
 		if !slices.Equal(searches, row.want) {
 			t.Errorf("%+v: %q, want %q", row.query, searches, row.want)
+		}
+	}
+}
+
+// TestPointAt finds the point of a time by the peaks as by a look at each state.
+func TestPointAt(t *testing.T) {
+	for _, options := range []sqlite.Options{{}, {Retention: time.Hour}} {
+		for range 3 {
+			path := filepath.Join(t.TempDir(), "state.db")
+			s := sqlite.New(path, options)
+			s.SetPeaks(5)
+			sinktest.TestPointAt(t, s, rand.Uint64(), func(read func(sink.Snapshot) error) { snapshot(t, path, read) })
+			var peaks int
+			if err := read(t, path).QueryRow(`SELECT count(*) FROM peaks`).Scan(&peaks); err != nil || peaks < 10 {
+				t.Errorf("%d peaks, %v", peaks, err)
+			}
 		}
 	}
 }

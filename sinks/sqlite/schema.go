@@ -108,6 +108,14 @@ CREATE VIEW resources AS
 `, `
 CREATE TABLE thinning (seconds INTEGER PRIMARY KEY, border TEXT NOT NULL) STRICT;
 CREATE INDEX states_aged ON states (resource, seen_to) WHERE seen_to IS NOT NULL;
+`, `
+CREATE TABLE peaks (
+  resource TEXT NOT NULL,
+  seen     TEXT NOT NULL,
+  epoch    INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (resource, seen)
+) STRICT, WITHOUT ROWID;
 `}
 
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS

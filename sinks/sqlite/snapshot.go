@@ -262,24 +262,40 @@ func (s *snapshot) Example(ctx context.Context, resource string) (found *sink.St
 var ends = [][]any{{"epoch", "valid_from", "seen_from"}, {"to_epoch", "valid_to", "seen_to"}}
 
 func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time) (greatest sink.Point, err error) {
+	until := at.UTC().Format(timeFormat)
 	for _, resource := range resources {
-		for _, columns := range ends {
-			text := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = ? AND %[2]s IS NOT NULL AND %[3]s <= ?
-				ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
+		bound, args := ``, []any{resource, until}
+		if s.format >= 8 { // nothing behind the next peak was stored until then
 			if err := s.query(ctx, func(row *sql.Rows) error {
-				var p sink.Point
-				var revision int64
-				err := row.Scan(&p.Epoch, &revision)
-				if p.Revision = keepwatch.Revision(revision); greatest.Before(p) {
+				p, err := scanPoint(row)
+				bound, args = ` AND (%[1]s, %[2]s) <= (?, ?)`, append(args, p.Epoch, int64(p.Revision))
+				return err
+			}, selectPeak, resource, until); err != nil {
+				return greatest, err
+			}
+		}
+		for _, columns := range ends {
+			text := fmt.Sprintf(`SELECT %[1]s, %[2]s FROM resources WHERE resource = ? AND %[2]s IS NOT NULL AND %[3]s <= ?`+bound+
+				` ORDER BY %[1]s DESC, %[2]s DESC LIMIT 1`, columns...)
+			if err := s.query(ctx, func(row *sql.Rows) error {
+				p, err := scanPoint(row)
+				if greatest.Before(p) {
 					greatest = p
 				}
 				return err
-			}, text, resource, at.UTC().Format(timeFormat)); err != nil {
+			}, text, args...); err != nil {
 				return greatest, err
 			}
 		}
 	}
 	return greatest, nil
+}
+
+func scanPoint(row *sql.Rows) (p sink.Point, err error) {
+	var revision int64
+	err = row.Scan(&p.Epoch, &revision)
+	p.Revision = keepwatch.Revision(revision)
+	return p, err
 }
 
 func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, after sink.Point,
@@ -288,10 +304,7 @@ func (s *snapshot) PointsAfter(ctx context.Context, resource, namespace string, 
 		text := fmt.Sprintf(`SELECT DISTINCT %[1]s, %[2]s FROM resources WHERE resource = ?1 AND (?2 = '' OR namespace = ?2)
 			AND %[2]s IS NOT NULL AND (%[1]s, %[2]s) > (?3, ?4) ORDER BY %[1]s, %[2]s LIMIT ?5`, columns[:2]...)
 		if err := s.query(ctx, func(row *sql.Rows) error {
-			var p sink.Point
-			var revision int64
-			err := row.Scan(&p.Epoch, &revision)
-			p.Revision = keepwatch.Revision(revision)
+			p, err := scanPoint(row)
 			all = append(all, p)
 			return err
 		}, text, resource, namespace, after.Epoch, int64(after.Revision), limit); err != nil {

@@ -61,6 +61,7 @@ type Sink struct {
 	writer     *writer
 	thinner    *history.Thinner
 	compressor *compressor
+	peaks      history.Peaks
 	sweep      int           // sweepRows
 	whole      time.Duration // wholeTime
 	least      int           // minCompressed
@@ -71,7 +72,7 @@ type Sink struct {
 // New returns the sink of the file at path. It opens nothing.
 func New(path string, options Options) *Sink {
 	return &Sink{path: path, options: options, clock: history.NewClock(), sweep: sweepRows, whole: wholeTime,
-		least: minCompressed, log: writeAhead{bound: logBytes}}
+		least: minCompressed, peaks: history.NewPeaks(), log: writeAhead{bound: logBytes}}
 }
 
 // Open opens the file, or creates it. See [sink.Sink].
@@ -122,7 +123,9 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	}
 	s.streams = streams
 	if err := s.transaction(ctx, func() error {
-		stored, err = s.load(ctx)
+		if stored, err = s.load(ctx); err == nil {
+			err = s.loadPeaks(ctx)
+		}
 		return err
 	}); err != nil {
 		return nil, err

@@ -152,8 +152,8 @@ func TestRedefined(t *testing.T) {
 	wantSum(0)
 }
 
-// undoSixth removes what format 6 has added.
-const undoSixth = `DROP TABLE thinning; DROP INDEX states_aged; DROP VIEW resources; PRAGMA legacy_alter_table = ON; ALTER TABLE states RENAME TO resources; PRAGMA legacy_alter_table = OFF;
+// undoSixth removes what formats 6 to 8 have added.
+const undoSixth = `DROP TABLE peaks; DROP TABLE thinning; DROP INDEX states_aged; DROP VIEW resources; PRAGMA legacy_alter_table = ON; ALTER TABLE states RENAME TO resources; PRAGMA legacy_alter_table = OFF;
 	DROP INDEX states_base; ALTER TABLE resources DROP COLUMN base; DROP TABLE bases; ALTER TABLE keepwatch DROP COLUMN compressed; ALTER TABLE keepwatch DROP COLUMN compressed_id;`
 
 // undoThird removes what formats 3 to 5 have added.
@@ -222,7 +222,7 @@ func TestRefused(t *testing.T) {
 		want    string
 	}{
 		"a newer format": {newer, sinktest.Streams(),
-			"the tables have format 99, and this keepwatch knows formats up to 7: use a newer keepwatch"},
+			"the tables have format 99, and this keepwatch knows formats up to 8: use a newer keepwatch"},
 		"other tables": {foreign, sinktest.Streams(), "table resources already exists"},
 		"damaged": {text, sinktest.Streams(), "file is not a database (26); if it was copied from a backup, copy it again, " +
 			"while no sync runs, and delete " + text + "-wal and " + text + "-shm before"},

@@ -62,6 +62,7 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	var expired []sink.Expiry
 	err := s.transaction(ctx, func() error {
 		messages, bytes := 0, 0
+		var due []string // resources whose peak is
 		for _, p := range batch.Pieces {
 			messages += len(p.Messages)
 			id := s.streams[p.Stream].ID
@@ -76,12 +77,19 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 				bytes += len(r.JSON)
 			}
 			s.empty[p.Stream] = s.empty[p.Stream] && !changes.End()
+			if s.peaks.Add(id.Resource, changes) {
+				due = append(due, id.Resource)
+			}
 		}
-		var err error
+		err := s.storePeaks(ctx, due, batch.Time)
+		if err != nil {
+			return err
+		}
 		expired, err = s.expire(ctx, batch.Time, messages, bytes)
 		return err
 	})
 	if err == nil {
+		s.peaks.Stored(batch.Time)
 		err = s.checkFile()
 	}
 	if err == nil {

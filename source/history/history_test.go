@@ -801,7 +801,7 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 }
 
-// counted counts what is asked for the point of a time, which reads all later states.
+// counted counts what is asked for the point of a time.
 type counted struct {
 	*tables
 	asked int

@@ -317,7 +317,8 @@ func (v *View) pointAt(ctx context.Context, at time.Time, of []sink.Status) (sin
 	return point, err
 }
 
-// cuts remembers the points of lines at times: to find one reads the beginnings and ends of all later states.
+// cuts remembers the points of lines at times: to find one asks for each type, and reads the beginnings and ends of all
+// later states in tables without peaks.
 type cuts struct {
 	mu    sync.Mutex
 	known map[cut]sink.Point

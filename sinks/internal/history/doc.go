@@ -15,5 +15,6 @@
 //	delta.go   a state as what differs from another one
 //	apply.go   the state again
 //	clock.go   how much time has passed, for retention and thinning
+//	peaks.go   by what the point of a time is found among few rows
 //	schema.go  the names of views, and of streams in the tables
 package history

@@ -25,6 +25,7 @@
 //	atomic.go      a database that refuses one change of a batch
 //	asof.go        objects that are added again, as of each revision
 //	history.go     what a database shows of the past
+//	points.go      the point of a time, by clocks that jump
 //	dashboard.go   the queries of the dashboards of Events, and what they show
 //	size.go        a sink that is bounded
 //	thinning.go    a random history, stored in a database that is thinned out and in one that is not
