@@ -69,6 +69,9 @@ func (f *frames) next() (event, *keepwatch.Failure) {
 	if err != nil {
 		return event{}, f.contentFailure(err)
 	}
+	if e.bookmark() {
+		f.source.bookmarked.Store(true)
+	}
 	f.newest = max(f.newest, e.revision)
 	return e, nil
 }

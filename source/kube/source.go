@@ -121,7 +121,8 @@ type Source struct {
 	listTimeout    time.Duration
 	watchTimeout   func() time.Duration
 
-	versioned atomic.Bool // an object with a revision was read
+	versioned  atomic.Bool // an object with a revision was read
+	bookmarked atomic.Bool // a bookmark was
 	// cut is the revision of leased objects of which a stream delivered a part at first, until a list; 0: none.
 	cut atomic.Uint64
 

@@ -21,8 +21,11 @@ const confirmingWatch = 5 * time.Second
 //   - by a watch from from whose end is near. Its first event or the bookmark before its end
 //     decides, at the cost of one request of 3 s. Every server with a watch cache sends it.
 //   - if the watch sends neither, by lists of metadata at to and at from; see CompareStates.
-//     Servers without a watch cache send no bookmarks, such as kube-apiserver for Events; nor
-//     does a connection that holds back what the server sends.
+//     Servers without a watch cache send no bookmarks, such as kube-apiserver for Events.
+//
+// If the server has sent bookmarks before, a watch without any is one of a connection that holds back what the server
+// sends, or of a server whose watches are stuck (kubernetes #97294). Equal states do not show that nothing has
+// happened in between then: an object may have come and gone.
 func (s *Source) Unchanged(ctx context.Context, from, to keepwatch.Revision) error {
 	if decided, err := s.askWatch(ctx, from, to); decided {
 		return err
@@ -42,9 +45,13 @@ func (s *Source) askWatch(ctx context.Context, from, to keepwatch.Revision) (dec
 	defer x.body.close()
 	x.idle.setLimit(confirmingWatch + time.Second)
 	x.idle.cumulative = true
-	for frames := s.framesBuiltBy(builder{}, x, from); ; {
+	for frames, nothing := s.framesBuiltBy(builder{}, x, from), true; ; nothing = false {
 		e, failure := frames.next()
 		switch {
+		case failure != nil && nothing && s.bookmarked.Load() &&
+			(failure.Kind == keepwatch.Ended || failure.Kind == keepwatch.Idle):
+			return true, keepwatch.Failed(keepwatch.Silent,
+				"watch %s: the watch is silent, bookmarks included, and may have been between revisions %v and %v", s.name, from, to)
 		case failure != nil:
 			return false, nil
 		case e.revision > to, e.bookmark() && e.revision == to:

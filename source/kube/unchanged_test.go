@@ -110,17 +110,60 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// A watch that stays silent is compared by lists once its end is overdue.
+// A watch that stays silent is compared by lists once its end is overdue, unless the server has sent bookmarks before:
+// two equal lists do not show an object that came and went.
 func TestUnchangedWhileWatchesAreSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := remoteServer{script: func(s slowWriter) { s.wait(time.Hour) }}.source(t)
-		begin := time.Now()
-		decided, err := s.askWatch(t.Context(), 5, 9)
-		if decided || err != nil {
-			t.Errorf("decided %v, %v", decided, err)
-		}
-		if took := time.Since(begin); took != confirmingWatch+time.Second {
-			t.Errorf("waited %v", took)
-		}
-	})
+	for _, bookmarked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := remoteServer{script: func(s slowWriter) { s.wait(time.Hour) }}.source(t)
+			s.bookmarked.Store(bookmarked)
+			begin := time.Now()
+			decided, err := s.askWatch(t.Context(), 5, 9)
+			if decided != bookmarked || (err != nil) != bookmarked {
+				t.Errorf("bookmarks before: %v; decided %v, %v", bookmarked, decided, err)
+			} else if bookmarked {
+				wantFailure(t, err, keepwatch.Silent)
+			}
+			if took := time.Since(begin); took != confirmingWatch+time.Second {
+				t.Errorf("waited %v", took)
+			}
+		})
+	}
+}
+
+// A watch that the server ends without its bookmark decides if it has sent bookmarks before. A bookmark that is too
+// old, or a request that fails, does not.
+func TestUnchangedWithoutTheBookmark(t *testing.T) {
+	for name, test := range map[string]struct {
+		frames []string
+		status int
+		before bool
+		want   bool
+	}{
+		"no bookmark, as always": {nil, http.StatusOK, false, false},
+		"no bookmark any more":   {nil, http.StatusOK, true, true},
+		"an old one":             {[]string{bookmarkFrame(5)}, http.StatusOK, true, false},
+		"no watch":               {nil, http.StatusServiceUnavailable, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bookmark := test.before
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, _ *http.Request) {
+				if bookmark {
+					bookmark = false
+					send(w, bookmarkFrame(5))
+					return
+				}
+				w.WriteHeader(test.status)
+				send(w, test.frames...)
+			}), Options{})
+			if test.before {
+				if decided, err := s.askWatch(t.Context(), 4, 5); !decided || err != nil {
+					t.Fatalf("a bookmark: decided %v, %v", decided, err)
+				}
+			}
+			if decided, err := s.askWatch(t.Context(), 5, 9); decided != test.want || (err != nil) != test.want {
+				t.Errorf("decided %v, %v", decided, err)
+			}
+		})
+	}
 }

@@ -194,7 +194,8 @@ func (i *informed) observe() {
 	switch {
 	case at == i.transcript.cursor.Revision && len(news) == 0 && !(listed && i.reason() == keepwatch.GapRewind):
 		return // otherwise it may be the same revision of another epoch
-	case finalUnknown || listed:
+	case finalUnknown || listed || i.source.silence.Load() > 0:
+		// A server whose watches were silent before their first bookmark looks like one that sends none.
 		i.receive(at, keepwatch.Gap{From: i.transcript.cursor.Revision, To: at, Reason: i.reason(),
 			Changes: i.difference(news, state, at)})
 	default:

@@ -96,7 +96,9 @@ func (p *process) problems(script Script) []Problem {
 		}
 	}
 	silenced := p.source.silence.Load() > 0 && (p.final.State == reflector.Stale || p.final.State == reflector.Stalled)
-	if p.final.State != reflector.Live && !silenced {
+	// Two stalled watches are silent, too. That a later one is not only a later change shows.
+	unproven := p.final.State == reflector.Stale && p.source.world.lastChange().Before(p.final.Since)
+	if p.final.State != reflector.Live && !silenced && !unproven {
 		add("P11", "the reflector is %s at %d long after the last fault", p.final.State, p.final.Revision)
 	}
 	for _, l := range breaches {

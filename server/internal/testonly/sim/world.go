@@ -191,6 +191,17 @@ func (w *World) History() check.History {
 	return check.History{Epochs: slices.Clone(w.epochs), Content: content, Redefined: redefined}
 }
 
+// lastChange returns the time of the newest change, or of a restore after it, zero if there is none.
+func (w *World) lastChange() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := w.epochs[len(w.epochs)-1].Began
+	if n := len(w.log); n > 0 && w.log[n-1].at.After(last) {
+		last = w.log[n-1].at
+	}
+	return last
+}
+
 // Head returns the newest revision and the number of restores.
 func (w *World) Head() (head keepwatch.Revision, epoch int) {
 	w.mu.Lock()
