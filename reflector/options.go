@@ -18,6 +18,14 @@ type Options struct {
 	// Paged makes the first list a paged one even if the source supports streaming lists.
 	Paged bool
 
+	// ProbeAfterOutage asks for the newest revision, by one cheap request, when a watch opens
+	// after the source did not answer: it may have been restored from a backup. A Kubernetes API
+	// accepts a watch from a revision above its newest one, and sends nothing (kubernetes
+	// #107457): without the request the restore is noticed when two watches were idle, and never
+	// if the source has passed the target's revision by then. It is for a target that keeps what
+	// it has received. A thousand informers of a cluster would ask all at once.
+	ProbeAfterOutage bool
+
 	// Observe, if set, is called with each notice, one at a time, before Run returns. It must not
 	// block for long. While a source streams a list, it calls it from a goroutine of its own.
 	Observe func(Notice)

@@ -38,7 +38,7 @@ func newRun(r *Reflector) *run {
 	return &run{
 		Reflector: r,
 		machine: machine.Machine{State: machine.Fresh{}, Config: machine.Config{
-			Paged: r.options.Paged, StartupDeadline: r.options.StartupDeadline,
+			Paged: r.options.Paged, ProbeAfterOutage: r.options.ProbeAfterOutage, StartupDeadline: r.options.StartupDeadline,
 		}},
 		random:  rand.New(rand.NewPCG(seed, 0)),
 		started: time.Now(),

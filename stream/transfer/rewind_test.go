@@ -55,3 +55,53 @@ func TestRewindsWithoutEnd(t *testing.T) {
 		ended.Wait()
 	})
 }
+
+// restored is a source that is down once, and then has the state of a backup. As kube-apiserver, it accepts each watch,
+// and sends nothing to those from a revision that it does not have (kubernetes #107457).
+type restored struct {
+	table
+	down bool
+}
+
+func (s *restored) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	watch := &quiet{ctx: ctx, batch: keepwatch.Batch{From: from, To: from}, sent: from > s.revision}
+	if s.down {
+		return watch, nil
+	}
+	s.down, s.revision = true, 5
+	until, cancel := context.WithTimeout(ctx, time.Minute)
+	context.AfterFunc(until, cancel)
+	watch.ctx = until
+	return unreachable{watch}, nil
+}
+
+// unreachable is a watch that ends as the connection breaks.
+type unreachable struct{ *quiet }
+
+func (w unreachable) Next() (keepwatch.Batch, error) {
+	batch, err := w.quiet.Next()
+	if err != nil {
+		err = keepwatch.Failed(keepwatch.Unreachable, "the connection is reset")
+	}
+	return batch, err
+}
+
+// TestRestoredWhileDown stores the rewind of a source that was down, although its watches send nothing: long before
+// they are idle.
+func TestRestoredWhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		into := &transcript{states: map[string]stream.State{}}
+		resource := transfer.Resource{Stream: sink.Stream{ID: stream.Identity{Resource: "things"}},
+			Source: &restored{table: table{revision: 9}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		ended.Go(func() { _ = transfer.New(into, []transfer.Resource{resource}, transfer.Options{}).Run(ctx) })
+		time.Sleep(2 * time.Minute) // of the bubble's clock
+		synctest.Wait()
+		cancel()
+		ended.Wait()
+		if got, want := into.written(), "things SYNCED 9, things GAP 5 rewind, things SYNCED 5"; got != want {
+			t.Errorf("written %q, want %q", got, want)
+		}
+	})
+}

@@ -183,7 +183,7 @@ func (s *session) deliver(ctx context.Context, i int, stored *sink.Stored) error
 	if r.Gone > 0 {
 		return s.leave(ctx, r, target)
 	}
-	options := reflector.Options{Observe: func(n reflector.Notice) { s.observe(i, n) }}
+	options := reflector.Options{ProbeAfterOutage: true, Observe: func(n reflector.Notice) { s.observe(i, n) }}
 	if !s.first || r.Patient {
 		options.StartupDeadline = -1
 	}

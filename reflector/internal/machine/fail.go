@@ -30,6 +30,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	case f.OpenFor >= SteadyWatch:
 		m.Failure = 0
 	}
+	m.RepeatProbe = m.RepeatProbe || m.ProbeAfterOutage && unanswered(f.Kind)
 	m.Silent = m.Silent || f.Kind == keepwatch.Silent
 	m.Breaches = m.breaches(f)
 	m.Quiet = m.quiet(f)
@@ -84,6 +85,17 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		next = Invalidate{Reason: invalidate, Then: next}
 	}
 	return m, next
+}
+
+// unanswered reports whether a failure with the kind may mean that the source was down. What follows idle watches finds
+// out more than a probe.
+func unanswered(kind keepwatch.FailureKind) bool {
+	switch kind {
+	case keepwatch.Unreachable, keepwatch.Untrusted, keepwatch.Unauthorized, keepwatch.Throttled,
+		keepwatch.ServerError, keepwatch.UnknownStatus:
+		return true
+	}
+	return false
 }
 
 // maxFailedStreams is the number of streaming lists after which pages are read. A streaming

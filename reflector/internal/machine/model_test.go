@@ -100,7 +100,9 @@ func newModel(s scope) *model {
 		scope: s, epochs: []check.Epoch{{Last: 1}}, head: 1, store: store.New(store.Options{
 			Size: func(keepwatch.Object) int { return 100 },
 		}),
-		machine: machine.Machine{State: machine.Fresh{}, Config: machine.Config{Paged: !s.stream, StartupDeadline: -1}},
+		machine: machine.Machine{State: machine.Fresh{}, Config: machine.Config{
+			Paged: !s.stream, ProbeAfterOutage: s.stream, StartupDeadline: -1,
+		}},
 	}
 	m.watcher = m.store.Watch(store.Cursor{}, store.Filter{})
 	m.marks = []mark{{}}

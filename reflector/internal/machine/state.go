@@ -77,8 +77,9 @@ type Machine struct {
 	// Newest is a revision above Revision that the source has reported. The target is
 	// current when it has reached it. 0 if there is none.
 	Newest keepwatch.Revision
-	// RepeatProbe: the probe at the start failed, and nothing has confirmed since that the
-	// target is current. The next watch that opens is followed by a probe.
+	// RepeatProbe: the probe at the start failed, or the source did not answer and
+	// Config.ProbeAfterOutage is set, and nothing has confirmed since that the source has the
+	// target's revision. The next watch that opens is followed by a probe.
 	RepeatProbe bool
 	// Synced: a list was committed or a watch opened in this run.
 	Synced bool
@@ -117,6 +118,8 @@ type Machine struct {
 type Config struct {
 	// Paged: ask for no streaming list.
 	Paged bool
+	// ProbeAfterOutage is documented at reflector.Options.
+	ProbeAfterOutage bool
 	// StartupDeadline is documented at reflector.Options.
 	StartupDeadline time.Duration
 }

@@ -32,7 +32,7 @@ func (m Machine) Step(in Input) (Machine, Action) {
 	case Probed:
 		return m.probed(in.Revision)
 	case ProbeTimedOut:
-		m.RepeatProbe = false // another one would delay the watch again
+		m.RepeatProbe = m.ProbeAfterOutage // otherwise another one would delay the watch again
 		return m.probeDone()
 	case Unchanged:
 		m.State = Confirming{To: m.Newest}
@@ -115,12 +115,15 @@ func (m Machine) delivered(in Delivered) (Machine, Action) {
 // Validate refuses that.
 func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
 	p := m.State.(Probing)
-	failure, attempts := m.Failure, m.Retries.Attempts
+	failure, retries := m.Failure, m.Retries
 	m = m.progressed()
-	if !p.Start && failure != 0 {
+	switch repeated := p.WatchOpen || !p.Start; {
+	case p.WatchOpen && newest > m.Revision:
+		m.Failure, m.Retries = failure, retries // the watch has to show what is newer: it may be silent, or be reset by it
+	case repeated && failure != 0:
 		// No watch has worked since. Otherwise a source that answers, and resets each watch, would seem to work, and its
 		// watches would be opened again after the shortest waits.
-		m.Failure, m.Retries.Attempts = failure, attempts
+		m.Failure, m.Retries.Attempts = failure, retries.Attempts
 	}
 	m.RepeatProbe = false
 	switch {

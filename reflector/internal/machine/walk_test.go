@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,7 +179,7 @@ func retriesBefore(kind keepwatch.FailureKind) []Retries {
 // inputs there: each outcome, and each failure as the first of its kind and as the one that
 // exceeds its limit.
 func TestEveryReachablePosition(t *testing.T) {
-	for _, c := range []Config{{StartupDeadline: -1}, {Paged: true}} {
+	for _, c := range []Config{{StartupDeadline: -1}, {Paged: true}, {ProbeAfterOutage: true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			t.Parallel()
 			seen := map[position]bool{}
@@ -322,6 +323,52 @@ func TestConfirmCurrent(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestProbeAfterOutage checks which failures of a watch are followed by a probe of the next one, until it is answered
+// or a bookmark arrives, and that the others are not.
+func TestProbeAfterOutage(t *testing.T) {
+	asks := []keepwatch.FailureKind{
+		keepwatch.Unreachable, keepwatch.Throttled, keepwatch.Untrusted, keepwatch.ServerError,
+		keepwatch.UnknownStatus, keepwatch.Unauthorized,
+	}
+	reopened := func(c Config, kind keepwatch.FailureKind) position {
+		at := start(c, 50).after(Probed{50}).after(Confirmed{}).after(Opened{}).after(Delivered{Revision: 60})
+		at = at.after(Failed{Kind: kind, OpenFor: time.Minute, Accepted: true})
+		if _, waits := at.action.(Wait); waits {
+			at = at.after(Elapsed{})
+		}
+		if _, watches := at.action.(Watch); watches {
+			at = at.after(Opened{})
+		}
+		return at
+	}
+	for _, kind := range keepwatch.FailureKinds() {
+		for _, c := range []Config{{}, {ProbeAfterOutage: true}} {
+			_, probes := reopened(c, kind).action.(Probe)
+			if want := c.ProbeAfterOutage && slices.Contains(asks, kind); probes != want {
+				t.Errorf("%v with %+v: probes %t, want %t", kind, c, probes, want)
+			}
+		}
+	}
+	probing := reopened(Config{ProbeAfterOutage: true}, keepwatch.Unreachable)
+	if f := probing.Validate(Probed{20}); f == nil || f.Kind != keepwatch.Rewound {
+		t.Errorf("a source below the target's revision: %v", f)
+	}
+	again := func(at position) position {
+		return at.after(Failed{Kind: keepwatch.Ended, OpenFor: time.Minute, Accepted: true}).after(Opened{})
+	}
+	for name, in := range map[string]Input{"timeout": ProbeTimedOut{}, "failure": Failed{Kind: keepwatch.ServerError}} {
+		if at := again(probing.after(in)); at.action != (Probe{Timeout: startProbeTimeout}) {
+			t.Errorf("after a probe's %s the next watch begins with %s", name, show(at.action))
+		}
+		if at := again(probing.after(in).after(Delivered{Revision: 60, Bookmark: true})); at.action != (Read{}) {
+			t.Errorf("after a probe's %s and a bookmark the next watch begins with %s", name, show(at.action))
+		}
+	}
+	if at := again(probing.after(Probed{70})); at.action != (Read{}) {
+		t.Errorf("after a probe with an answer the next watch begins with %s", show(at.action))
 	}
 }
 

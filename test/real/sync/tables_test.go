@@ -199,6 +199,7 @@ func TestRestored(t *testing.T) {
 	etcd := peer.StartEtcd(t)
 	s := newStorm(t, peer.KubernetesOn(t, etcd), 1)
 	f := followSQLite(t)
+	f.flags = []string{"--idle-timeout", "1h"} // idle watches would show the restore, too, and later
 	s.follow(f)
 	f.calm()
 	tables := f.contents.(*tables)

@@ -100,7 +100,8 @@ func (p *process) runReflector(l *incarnation) (asked bool) {
 	defer cancel(nil)
 	p.source.begin()
 	r := reflector.New(p.mutant.source(p.source), l.target, reflector.Options{
-		StartupDeadline: p.settings.Startup, Paged: p.settings.Paged, Seed: p.settings.Seed, Observe: p.observe,
+		StartupDeadline: p.settings.Startup, Paged: p.settings.Paged, ProbeAfterOutage: p.settings.Probes,
+		Seed: p.settings.Seed, Observe: p.observe,
 	})
 	p.mu.Lock()
 	l.endRun, p.reflector = cancel, r

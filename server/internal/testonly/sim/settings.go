@@ -18,6 +18,8 @@ type Settings struct {
 	Bookmarks, Idle time.Duration
 	Versions        bool
 	Paged           bool
+	// Probes is reflector.Options.ProbeAfterOutage.
+	Probes bool
 	// Startup is reflector.Options.StartupDeadline.
 	Startup time.Duration
 	Seed    uint64
@@ -79,6 +81,7 @@ func setup(d *Director) Settings {
 		s.Informer = Directly
 	}
 	s.Rejects = some("rejects", 2)
+	s.Probes = some("probes", 2)
 	return s
 }
 
