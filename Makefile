@@ -140,17 +140,17 @@ test:
 
 # The same with the race detector, where goroutines meet. Not the simulation, of which more schedules run without it, the protocol's
 # machine, which is a pure function, and the command, which starts what other packages are raced for: make verify races it, too.
-# Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
+# Four packages run at a time on two cores, and eight tests of each: the longest ones, which begin, wait for timeouts and processes.
 # COMPARED are tests that compare or store in large numbers, which takes minutes with the race detector. Other tests
 # of their packages run the same goroutines, and make verify races these, too.
 COMPARED = $(subst $(subst ,, ),|,Hours MaxSizeOfABurst ReadPathIsExact SeededBugs Thinning)
 RACED = $(shell go list $(LONGEST) work | grep -v -e /reflector/internal/machine$$ -e /testonly/sim$$ -e /cmd/keepwatch$$)
 test-race:
 	$(GOTEST) ./server/internal/testonly/sim -sim.n 3000
-	$(GOTEST) -race -short -vet=off -p 4 -timeout 40m -skip '^Test($(COMPARED))$$' $(RACED)
+	$(GOTEST) -race -short -vet=off -p 4 -parallel 8 -timeout 40m -skip '^Test($(COMPARED))$$' $(RACED)
 
 # One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,
-# the browser. Most of the stories wait for the faults that they cause: three of their packages run beside the other parts.
+# the browser. Most of the stories wait for the faults that they cause: four of their packages run beside the other parts.
 # Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
 # nothing either of the documents that image's tests read. The longest packages begin.
 STORIES = ./real/conformance ./matrix ./judged ./real/proxy ./compat ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
@@ -162,15 +162,15 @@ LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull E
   PersonalHeadlamp PersonalK9s PersonalKubectl PersonalPrograms ProxySideBySide RedefinedType Replays RestartAfterCrash RestoredServer RevocationByAWebhook Transcripts WebSocketWatchesInAnOutage)
 test-real: peers
 	$(MAKE) --jobs 2 --output-sync=target stories real-parts
-	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
 stories:
-	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
-# Without -short: Postgres and Kafka take part, and the judge passes every correct operator.
+	cd test && $(GOTEST) -short -count 1 -vet=off -p 4 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
+# Without -short: Postgres and Kafka take part, the judge passes every correct operator, and a storm kills each sink.
 real-parts:
 	$(GOTEST) -timeout 15m -parallel 8 -run '^Test(KindsThatAreNeeded|CorrectTwins)$$' ./server/judge/operators
 	$(GOTEST) -timeout 15m -run '^Test(Postgres|World|Kafka|TopInTerminal)$$' ./sinks/postgres ./sinks/kafka ./cmd/keepwatch
 	cd image && go vet ./... && $(GOTEST) -count 1 ./...
 	cd kubernetes && go vet ./... && $(GOTEST) ./...
+	cd test && $(GOTEST) -count 1 -vet=off -timeout 20m ./real/sync -run '^Test(Storm|Restored)$$' -args -sync.changes 5000 -sync.kills 8
 
 # N runs of the tests of PKG with the race detector, on 1 and on 4 processors in turn, beside two busy loops a core. A test
 # that depends on time fails here. RECORD=1 stores the results, from which make figures writes a table of docs/verification.md.
