@@ -35,9 +35,6 @@ func (b *Blame) Add(state []byte) error {
 	var writers []Manager
 	next := make(map[string]Since, len(leaves))
 	for _, l := range leaves {
-		if bookkeeping(l.path) {
-			continue
-		}
 		before, known := b.fields[l.text]
 		if known && string(before.Value) == string(l.value) {
 			next[l.text] = before

@@ -17,13 +17,22 @@ type Change struct {
 // Changes returns the fields that differ between two states of an object, in the order of their names. Either may be
 // nil. The revision and managedFields are no fields: they change with every write.
 func Changes(older, newer []byte) ([]Change, error) {
-	from, err := leavesOf(older)
-	if err != nil {
-		return nil, err
+	var of [2]any
+	for i, text := range [][]byte{older, newer} {
+		var err error
+		if text == nil {
+			continue
+		}
+		if of[i], err = parse(text); err != nil {
+			return nil, err
+		}
 	}
-	to, err := leavesOf(newer)
-	if err != nil {
-		return nil, err
+	var from, to []leaf
+	if older != nil {
+		walk(nil, of[0], of[1], &from)
+	}
+	if newer != nil {
+		walk(nil, of[1], of[0], &to)
 	}
 	values := make(map[string]json.RawMessage, len(from))
 	for _, l := range from {
@@ -31,21 +40,16 @@ func Changes(older, newer []byte) ([]Change, error) {
 	}
 	var all []Change
 	for _, l := range to {
-		if old, ok := values[l.text]; (!ok || !bytes.Equal(old, l.value)) && !bookkeeping(l.path) {
+		if old, ok := values[l.text]; !ok || !bytes.Equal(old, l.value) {
 			all = append(all, Change{l.path, old, l.value})
 		}
 		delete(values, l.text)
 	}
 	for _, l := range from {
-		if old, ok := values[l.text]; ok && !bookkeeping(l.path) {
+		if old, ok := values[l.text]; ok {
 			all = append(all, Change{l.path, old, nil})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return strings.Compare(a.Path.String(), b.Path.String()) })
 	return all, nil
-}
-
-// bookkeeping reports whether a field changes with every write.
-func bookkeeping(p Path) bool {
-	return p.In("metadata", "managedFields") || p.In("metadata", "resourceVersion")
 }

@@ -3,6 +3,8 @@ package field_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -46,6 +48,85 @@ spec.containers[name=web].image: "nginx:1.27" > "nginx:1.28" by [kubectl-set]`
 	}
 	if changes, err := field.Changes([]byte(first), []byte(first)); err != nil || len(changes) > 0 {
 		t.Errorf("no difference: %v, %v", changes, err)
+	}
+}
+
+// random returns a value with members and elements that others of it have, too.
+func random(r *rand.Rand, depth int) any {
+	switch n := r.IntN(8); {
+	case depth > 0 && n < 3:
+		m := map[string]any{}
+		for range r.IntN(4) {
+			m[string(rune('a'+r.IntN(4)))] = random(r, depth-1)
+		}
+		return m
+	case depth > 0 && n < 5:
+		l := []any{}
+		for i := range r.IntN(3) {
+			if r.IntN(2) == 0 {
+				l = append(l, map[string]any{"name": fmt.Sprint("n", i), "v": random(r, depth-1)})
+			} else {
+				l = append(l, random(r, depth-1))
+			}
+		}
+		return l
+	case n == 5:
+		return nil
+	case n == 6:
+		return r.IntN(3)
+	}
+	return []string{"", "x", "y"}[r.IntN(3)]
+}
+
+// What two objects have in common is not walked through, which is no difference.
+func TestChangesOfRandomObjects(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	all := func(object []byte) map[string]string {
+		fields := map[string]string{}
+		changes, err := field.Changes(nil, object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			fields[c.Path.String()] = string(c.New)
+		}
+		return fields
+	}
+	for range 2000 {
+		var texts [2][]byte
+		spec := random(r, 4)
+		for i := range texts {
+			object := map[string]any{"metadata": map[string]any{"name": "a", "resourceVersion": fmt.Sprint(i)}, "spec": spec,
+				"status": random(r, 4)}
+			if r.IntN(4) == 0 {
+				object["spec"] = random(r, 4)
+			}
+			texts[i], _ = json.Marshal(object)
+		}
+		older, newer := all(texts[0]), all(texts[1])
+		want := map[string]string{}
+		for path, value := range newer {
+			if old, ok := older[path]; !ok || old != value {
+				want[path] = old + " > " + value
+			}
+		}
+		for path, value := range older {
+			if _, ok := newer[path]; !ok {
+				want[path] = value + " > "
+			}
+		}
+		changes, err := field.Changes(texts[0], texts[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, c := range changes {
+			got[c.Path.String()] = fmt.Sprintf("%s > %s", c.Old, c.New)
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("seed %d: %s and %s: %v, want %v", seed, texts[0], texts[1], got, want)
+		}
 	}
 }
 

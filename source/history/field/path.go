@@ -78,27 +78,28 @@ func parse(object []byte) (any, error) {
 	return value, nil
 }
 
-// leavesOf returns the fields of an object, in the order of their names.
-func leavesOf(object []byte) ([]leaf, error) {
-	if object == nil {
-		return nil, nil
-	}
+// leavesOf returns the fields of an object, in the order of their names, without bookkeeping.
+func leavesOf(object []byte) (all []leaf, err error) {
 	value, err := parse(object)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		walk(nil, value, nil, &all)
 	}
-	var all []leaf
-	walk(nil, value, &all)
-	return all, nil
+	return all, err
 }
 
-func walk(path Path, value any, all *[]leaf) {
-	below := func(e Element, value any) { walk(append(slices.Clone(path), e), value, all) }
+// walk adds the fields of a value at a path, apart from members that another value has, too, with all below them: to
+// make paths of what is compared takes longer than to read it.
+func walk(path Path, value, without any, all *[]leaf) {
+	below := func(e Element, value, without any) { walk(append(slices.Clone(path), e), value, without, all) }
 	switch value := value.(type) {
 	case map[string]any:
 		if len(value) > 0 {
+			others, _ := without.(map[string]any)
 			for _, name := range sortedKeys(value) {
-				below(Element{Name: name}, value[name])
+				if other, ok := others[name]; ok && equal(other, value[name]) || bookkeeping(path, name) {
+					continue
+				}
+				below(Element{Name: name}, value[name], others[name])
 			}
 			return
 		}
@@ -110,13 +111,43 @@ func walk(path Path, value any, all *[]leaf) {
 				if key != "" {
 					e.Value = fmt.Sprint(v.(map[string]any)[key])
 				}
-				below(e, v)
+				below(e, v, nil)
 			}
 			return
 		}
 	}
 	text, _ := json.Marshal(value) // it was JSON
 	*all = append(*all, leaf{path, path.String(), text})
+}
+
+// bookkeeping reports whether a member changes with every write.
+func bookkeeping(in Path, name string) bool {
+	return len(in) == 1 && in[0].Name == "metadata" && (name == "managedFields" || name == "resourceVersion")
+}
+
+// equal reports whether two values that were parsed are the same.
+func equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for name, value := range a {
+			if other, ok := b[name]; !ok || !equal(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, equal)
+	}
+	switch b.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return a == b
 }
 
 func sortedKeys(m map[string]any) []string {
