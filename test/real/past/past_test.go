@@ -169,9 +169,11 @@ func startRig(t *testing.T, seed uint64) *rig {
 		return code == http.StatusOK
 	})
 	r.stores = []*store{{database: r.database(), exact: true}}
-	if missing := pgtest.Missing(); missing != "" || testing.Short() {
-		t.Log("Postgres is NOT tested", missing)
-	} else {
+	switch missing := pgtest.Missing(); {
+	case testing.Short():
+	case missing != "":
+		t.Run("Postgres", func(t *testing.T) { t.Skip(missing) })
+	default:
 		r.stores = append(r.stores, &store{database: pgtest.Start(t).URL("past")})
 	}
 	return r
