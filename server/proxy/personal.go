@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
 
+	"github.com/keepwatch/keepwatch/internal/pause"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/access"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/forward"
 	"github.com/keepwatch/keepwatch/server/proxy/internal/personal"
@@ -47,6 +48,19 @@ func newPersonalReads(of *Personal, c *access.Control, registry metrics.KubeRegi
 	views := personal.New(c.Cluster(), c.Reviews(), registry, settled)
 	c.OnChanges(views.Recheck, views.Touch, views.Wake)
 	return &personalReads{Personal: *of, views: views}
+}
+
+// run marks the revisions of what is followed until ctx ends. A nil *personalReads marks nothing.
+func (p *personalReads) run(ctx context.Context, followed func() []*follower) {
+	for p != nil && pause.For(ctx, p.views.MarkEvery()) == nil {
+		for _, f := range followed() {
+			if f.format.Namespaced {
+				asking, end := context.WithTimeout(ctx, settleWait)
+				p.views.Mark(asking, f.resource.GroupResource(), f.source.Newest)
+				end()
+			}
+		}
+	}
 }
 
 // mayBePersonal reports whether a read can be a personal view. A caller that is not known, nil, may be anybody, and the

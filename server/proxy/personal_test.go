@@ -656,21 +656,25 @@ func TestPersonalWatch(t *testing.T) {
 // settled waits until a watch can continue a list, and returns its revision.
 func (r *personalRig) settled(from int, token string) (revision string) {
 	r.Helper()
-	ctx, end := context.WithCancel(r.Context())
-	var writing sync.WaitGroup
-	writing.Go(func() { // revisions move on
-		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m"}}
-			_, _ = r.admin.CoreV1().ConfigMaps("moving").Create(ctx, m, metav1.CreateOptions{})
-		}
-	})
-	defer writing.Wait()
-	defer end()
+	defer r.moving()()
 	r.until("a watch continues a list", func() bool {
 		revision = r.get(from, token, configMaps).list.Metadata.ResourceVersion
 		return r.resumes(from, token, revision)
 	})
 	return revision
+}
+
+// moving lets revisions move on until stop is called.
+func (r *personalRig) moving() (stop func()) {
+	ctx, end := context.WithCancel(r.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m"}}
+			_, _ = r.admin.CoreV1().ConfigMaps("moving").Create(ctx, m, metav1.CreateOptions{})
+		}
+	})
+	return func() { end(); writing.Wait() }
 }
 
 // resumes reports whether a watch from a revision begins, of a user who may read namespace a: it has what is written
@@ -718,6 +722,26 @@ func TestPersonalResumption(t *testing.T) {
 	if r.resumes(1, ada, later) {
 		t.Error("a watch resumes from before a grant")
 	}
+}
+
+// A service account continues its watch at another replica with a new token, although more has been written since.
+func TestPersonalServiceAccountMoves(t *testing.T) {
+	t.Parallel()
+	r := newPersonalRig(t, 2, func(c *Config) { c.settled = 5 * time.Millisecond })
+	defer r.moving()()
+	ada := r.user("ada")
+	r.grant("ada", "a")
+	r.sees(ada, 1)
+	r.until("another replica continues", func() bool {
+		revision := r.get(0, ada, configMaps).list.Metadata.ResourceVersion
+		for range 2 {
+			r.write("moving", "m", fmt.Sprint(time.Now().UnixNano()))
+		}
+		token, err := r.admin.CoreV1().ServiceAccounts("default").CreateToken(r.Context(), "ada",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		r.must(err)
+		return r.resumes(1, token.Status.Token, revision)
+	})
 }
 
 // Who may list in a namespace and not watch it has its objects in lists, and not in watches. One that continues such a

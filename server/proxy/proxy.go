@@ -207,6 +207,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	running.Go(func() { p.tables.Run(ctx) })
 	running.Go(func() { p.gate.Run(ctx) })
 	running.Go(func() { p.recent.run(ctx, p.totals) })
+	running.Go(func() { p.personal.run(ctx, p.caches.followed) })
 	running.Wait()
 }
 

@@ -30,6 +30,12 @@
 // begins, it is true for the revisions from the server's newest one on, if the user's bindings have not changed in
 // the [Settled] before.
 //
+// A service account has a view for each of its tokens, and where it moves to another replica. If roles alone decide,
+// its set changes by bindings alone, whose changes of the last hour are remembered. So its view begins with the first
+// revision that was marked, as every five minutes, at least five minutes after the last change: by then all replicas
+// had the present set, also one whose watch of roles hung. This replica's own watch may hang now. Whatever changes
+// in the next five minutes ends the watches that were continued so.
+//
 // # Bounds
 //
 // A view asks about eight namespaces at a time, and about one if others need their shares: owners have like ones. The
@@ -46,5 +52,5 @@
 //	view.go     one of them                  askers.go   how much at a time
 //	run.go      one decision about its set   shares.go   whose view is forgotten for a new one
 //	epoch.go    the revisions of its set     sets.go     equal sets, once
-//	metrics.go  counters
+//	metrics.go  counters                     marks.go    revisions of the last hour
 package personal

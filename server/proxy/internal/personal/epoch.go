@@ -22,23 +22,22 @@ type epoch struct {
 	settles time.Time // when all replicas decide by the last change
 	floor   keepwatch.Revision
 	known   bool // floor is
-	// strict is true after a change: revisions up to the newest one at settles may have been sent with the set before.
-	strict bool
+	marked  bool // floor was the newest revision before the view began
 }
 
 // changed returns the epoch that begins with a change at a time, which settles after some time.
 func changed(at time.Time, settled time.Duration) epoch {
-	return epoch{settles: at.Add(settled), strict: true}
+	return epoch{settles: at.Add(settled)}
 }
 
 // due reports whether the floor can be asked for.
 func (e epoch) due(now time.Time) bool { return !e.known && !now.Before(e.settles) }
 
 // with returns the epoch with its floor, of the newest revision of the server, which was asked for at a time after
-// settles.
+// settles. It may itself have been sent with the set before, but if the server has written something since.
 func (e epoch) with(newest keepwatch.Revision, asked time.Time) epoch {
 	e.floor, e.known = newest, true
-	if e.strict && asked.Before(e.settles.Add(quiet-Settled)) {
+	if asked.Before(e.settles.Add(quiet - Settled)) {
 		e.floor++
 	}
 	return e

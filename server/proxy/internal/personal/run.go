@@ -319,7 +319,8 @@ func (r *run) end() bool {
 	w.of, w.applied, w.failing = len(r.existing), applied, time.Time{}
 	w.show(set, r.began, applied)
 	if r.moved == nil {
-		w.decided, w.whole = r.began, applied != w.changes || r.everywhere()
+		w.decided, w.everywhere = r.began, r.everywhere()
+		w.whole = applied != w.changes || w.everywhere
 	}
 	if w.touched = false; applied == w.changes {
 		w.rechecked, w.moved = false, nil

@@ -48,17 +48,19 @@ type View struct {
 	deciding chan struct{} // is full while the server is asked
 	changed  chan struct{} // has room for one: a decision that is being made may have to know more
 
-	mu       sync.Mutex
-	present  *watchcache.Namespaces // nil before the first decision
-	of       int                    // how many namespaces there were
-	err      error                  // why the set is not known
-	gone     bool                   // for ever: nothing reaches the view any more
-	replaced *announcements
-	decided  time.Time // when the set was last decided, by decisions that began then
-	since    time.Time // when the set was first decided, or replaced
-	changes  uint64    // that may change the set
-	applied  uint64    // of them, in the set
-	failing  time.Time // since when the server does not decide; zero while it does
+	mu      sync.Mutex
+	present *watchcache.Namespaces // nil before the first decision
+	of      int                    // how many namespaces there were
+	// everywhere is true if the user was allowed in all namespaces at once.
+	everywhere bool
+	err        error // why the set is not known
+	gone       bool  // for ever: nothing reaches the view any more
+	replaced   *announcements
+	decided    time.Time // when the set was last decided, by decisions that began then
+	since      time.Time // when the set was first decided, or replaced
+	changes    uint64    // that may change the set
+	applied    uint64    // of them, in the set
+	failing    time.Time // since when the server does not decide; zero while it does
 	// touched is true if bindings have changed since a decision last ended, and rechecked if namespaces have changed and
 	// that is not applied.
 	touched, rechecked bool
@@ -67,6 +69,8 @@ type View struct {
 	whole bool
 	moved map[string]bool
 	epoch epoch
+	// trusted is when a watch was last continued from a mark.
+	trusted time.Time
 	// followed is when API servers decide by the last change of bindings. Until then a decision counts for a second.
 	followed time.Time
 	again    time.Time // when it is decided once more; zero if that is not due
@@ -109,11 +113,26 @@ func (w *View) Resumable(from keepwatch.Revision) (present *watchcache.Namespace
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.present, w.present != nil && w.err == nil && w.epoch.known && from >= w.epoch.floor && w.applied == w.changes
+	ok = w.present != nil && w.err == nil && w.epoch.known && from >= w.epoch.floor && w.applied == w.changes
+	if ok && w.epoch.marked {
+		w.trusted = time.Now()
+	}
+	return w.present, ok
 }
 
-// Agreement is how long another replica may show another set.
-func (w *View) Agreement() time.Duration { return w.views.settled }
+// Agreement is how long another replica may show another set. A watch that was continued from a mark may have been
+// continued while changes were not seen: until that is noticed, any change ends it.
+func (w *View) Agreement() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.trusts(time.Now()) {
+		return w.views.MarkEvery()
+	}
+	return w.views.settled
+}
+
+// trusts reports whether a watch that was continued from a mark may have been continued too early. w.mu is locked.
+func (w *View) trusts(now time.Time) bool { return now.Sub(w.trusted) < w.views.MarkEvery() }
 
 // Floor returns the first revision that is resumable, zero while that is not known.
 func (w *View) Floor() keepwatch.Revision {
@@ -130,7 +149,7 @@ func (w *View) touch(now time.Time) {
 	w.again, w.followed = now.Add(again), now.Add(w.views.settled)
 	// A set as young as this may have known the change, and another replica not yet. One that is older may not: if the
 	// change concerns it, it is replaced.
-	if now.Sub(w.since) < w.views.settled {
+	if now.Sub(w.since) < w.views.settled || w.trusts(now) {
 		w.replaced.announce()
 	}
 	w.mu.Unlock()
@@ -314,10 +333,12 @@ var errGivenUp = apierrors.NewTooManyRequests(ErrBusy.Error(), 1)
 // errUndecided is why a view has no set.
 var errUndecided = apierrors.NewServiceUnavailable("the API server does not decide in which namespaces this is allowed")
 
-// Settle asks for the first revision of the set if that is due. Without it no watch can resume.
+// Settle asks for the first revision of the set if that is due. Without it no watch can resume. For a view that begins
+// it is the newest one, since what was sent before may have been of another set, but if the set can only have changed
+// by bindings, and they have not changed since long before an earlier one.
 func (w *View) Settle(ctx context.Context, newest Newest) {
 	w.mu.Lock()
-	before := w.epoch
+	before, isOfBindings := w.epoch, w.isOfBindings()
 	w.mu.Unlock()
 	if !before.due(time.Now()) {
 		return
@@ -327,10 +348,17 @@ func (w *View) Settle(ctx context.Context, newest Newest) {
 	if err != nil {
 		return
 	}
+	m, ok := w.views.first(w.subject.Resource.GroupResource(), before.settles.Add(w.views.MarkEvery()))
+	if ok && isOfBindings && m.newest <= revision { // not of a storage that was restored since
+		revision, asked = m.newest, m.at
+	} else {
+		ok = false
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.epoch == before {
 		w.epoch = before.with(revision, asked)
+		w.epoch.marked = ok
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics"
 
@@ -25,9 +26,8 @@ const (
 	// abandonedAfter is how long a view must not have been used to be forgotten for anybody's: until then its client may
 	// be about to watch from the revision of a list.
 	abandonedAfter = time.Minute
-	// rememberedFor is how long the time of a change of a subject's bindings is remembered, and maxTouched bounds the
-	// subjects: who may write bindings chooses their names.
-	rememberedFor, maxTouched = time.Minute, 100_000
+	// maxTouched bounds the subjects whose changes of bindings are remembered: who may write bindings chooses their names.
+	maxTouched = 100_000
 	// maxMoved bounds the namespaces that have come or gone and are decided about alone. Beyond it, all are.
 	maxMoved = 30
 )
@@ -59,6 +59,7 @@ type Views struct {
 	askers  *askers
 	sets    sets
 	counts  counts
+	marks   marks
 
 	mu       sync.Mutex
 	most     int // maxViews, but in tests
@@ -67,6 +68,7 @@ type Views struct {
 	affected map[string]map[*View]struct{} // by the subjects of bindings that apply to their users
 	touched  map[string]time.Time          // when bindings of a subject have changed last
 	anybody  time.Time                     // when those of anybody may have
+	forgot   time.Time                     // when the changes of long ago were forgotten
 }
 
 // key identifies a view. The digest is the user's: its name, UID, groups and extra fields.
@@ -80,7 +82,7 @@ func New(cluster Cluster, reviews Reviews, registry metrics.KubeRegistry, settle
 	v := &Views{
 		cluster: cluster, reviews: reviews, settled: settled, askers: newAskers(), most: maxViews,
 		all: map[key]*View{}, shares: shares{byName: map[string]*holder{}}, affected: map[string]map[*View]struct{}{},
-		touched: map[string]time.Time{}, anybody: time.Now(),
+		touched: map[string]time.Time{}, anybody: time.Now(), marks: marks{all: map[schema.GroupResource][]mark{}},
 	}
 	v.counts = newCounts(registry, v)
 	return v
@@ -221,10 +223,7 @@ func (v *Views) firstEpoch(u user.Info) epoch {
 			last = at
 		}
 	}
-	if time.Since(last) < quiet {
-		return changed(last, v.settled)
-	}
-	return epoch{}
+	return changed(last, v.settled)
 }
 
 // forget forgets a view. Its watches end. v.mu is locked.
@@ -270,7 +269,11 @@ func (v *Views) Touch(subjects map[string]bool, ok bool) {
 	for view := range touched {
 		view.touch(now)
 	}
-	maps.DeleteFunc(v.touched, func(_ string, at time.Time) bool { return now.Sub(at) > rememberedFor })
+	// Each mark that counts is later than what is forgotten by so much that nothing of it was shown any more.
+	if now.Sub(v.forgot) > v.MarkEvery() {
+		maps.DeleteFunc(v.touched, func(_ string, at time.Time) bool { return now.Sub(at) > (marked+2)*v.MarkEvery() })
+		v.forgot = now
+	}
 	if len(v.touched) > maxTouched {
 		v.anybody = now
 		clear(v.touched)
