@@ -335,6 +335,15 @@ func TestNamespacesThatComeAndGo(t *testing.T) {
 		w.set(func() { clear(w.asked); w.uids["n002"], w.allowed["ada/n002"] = "3", true })
 		w.views.Recheck(numbered(maxMoved + 1)...)
 		is("n002", "others", "n001", "n002", "n050")
+
+		w.set(func() { w.takes = 0 })
+		w.bind("carol", "n003", true)
+		w.of(subject("carol"))
+		w.bind("carol", "n003", false)
+		w.views.Recheck("n004")
+		if got := names(w.of(subject("carol"))); len(got) > 0 {
+			t.Errorf("carol has %v", got)
+		}
 	})
 }
 
