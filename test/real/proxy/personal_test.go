@@ -154,8 +154,9 @@ type onlooker struct {
 	// revoked is when the user was last allowed to read a namespace, zero while it is; since is when that has changed
 	// last. onlookers.mu is held for both.
 	revoked, since map[string]time.Time
-	watched        *watchedMaps // in place of the informer; it may be nil
-	compared       atomic.Int64 // bookmarks
+	watched        *watchedMaps              // in place of the informer; it may be nil
+	compared       atomic.Int64              // bookmarks
+	refused        atomic.Pointer[time.Time] // when a list or a watch was, last
 }
 
 func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Server,
@@ -188,6 +189,10 @@ func newOnlookers(t *testing.T, random *rand.Rand, users int, server *peer.Serve
 			AddFunc: func(x any) { o.arrives(u, x) }, UpdateFunc: func(_, x any) { o.arrives(u, x) },
 		})
 		o.must(err)
+		o.must(u.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			u.failed(err)
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}))
 		u.direct = o.directly(token)
 		running.Go(func() { u.RunWithContext(ctx) })
 	}
@@ -506,10 +511,33 @@ func (o *onlookers) settle(step int) {
 			}
 			slices.Sort(got)
 			slices.Sort(want)
-			// without any namespace the server refuses, and an informer keeps what it has
-			return len(want) == 0 || slices.Equal(got, want)
+			return slices.Equal(got, want) || len(want) == 0 && o.keeps(u)
 		}, func() string { return fmt.Sprintf("%v, want %v", got, want) }, u.log)
 	}
+}
+
+// failed records that a list or a watch has failed.
+func (u *onlooker) failed(err error) {
+	if now := time.Now(); apierrors.IsForbidden(err) {
+		u.refused.Store(&now)
+	}
+}
+
+// keeps reports whether a user without any namespace may have objects: its watch was cut before their deletions, and
+// then refused, and an informer keeps what it has. Programs do not say whether they are refused.
+func (o *onlookers) keeps(u *onlooker) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	refused := u.refused.Load()
+	if u.program != nil || refused == nil {
+		return u.program != nil
+	}
+	for _, revoked := range u.revoked {
+		if revoked.After(*refused) {
+			return false
+		}
+	}
+	return true
 }
 
 // log returns what the user's program says of itself, "" without a program.
@@ -585,7 +613,8 @@ func (o *onlookers) followBookmarks(ctx context.Context, u *onlooker, client kub
 	w, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{AllowWatchBookmarks: true,
 		SendInitialEvents: ptr.To(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 	if err != nil {
-		return // forbidden, or the proxy or the server is not there
+		u.failed(err) // it is forbidden, or the proxy or the server is not there
+		return
 	}
 	defer w.Stop()
 	u.watched.mu.Lock()
