@@ -221,11 +221,11 @@ var encodings = []struct{ name, accept string }{
 }
 
 // lists measures a command at rest, its lists, and it at rest again. follow, if there is one, waits until the command
-// has the objects in an encoding.
-func (s subject) lists(follow func(encoding string)) {
+// answers in an encoding from memory.
+func (s subject) lists(follow func(accept string)) {
 	for i, as := range encodings {
 		if follow != nil {
-			follow(as.name)
+			follow(as.accept)
 		}
 		if i == 0 {
 			s.memory(s.Process(), "RSS at rest")
@@ -247,21 +247,19 @@ func (s subject) lists(follow func(encoding string)) {
 // proxied measures a proxy in front of the server.
 func (s subject) proxied() {
 	p := subject{s.B, s.run, proxy, s.n, peer.Proxy(s.B, s.Server)}
-	p.lists(func(encoding string) {
-		p.wait(p.Process(), func() bool {
-			for _, as := range encodings {
-				if as.name != encoding {
-					continue
-				}
-				_, err := p.get(missing+"?resourceVersion=0", as.accept) // the first one begins it
-				p.must(err)
-			}
+	p.lists(func(accept string) {
+		forwarded := func() float64 {
 			metrics, err := p.Metrics(p.Context())
 			p.must(err)
-			return metrics.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps",
-				"encoding": strings.ToLower(encoding), "state": "live"}) > 0
+			return metrics.Sum("keepwatch_proxy_forwarded_total", peer.Labels{"resource": "configmaps"})
+		}
+		p.wait(p.Process(), func() bool {
+			before := forwarded()
+			_, err := p.get(missing+"?resourceVersion=0", accept) // the first one begins it
+			p.must(err)
+			return forwarded() == before
 		})
-		if encoding == encodings[0].name {
+		if accept == encodings[0].accept {
 			p.set(untilComplete, figures.Seconds, p.cpu())
 		}
 	})
