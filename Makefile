@@ -394,7 +394,7 @@ bench-real:
 bench-sync:
 	cd test && go test ./bench/synced -run '^$$' -bench Sync -benchtime 1x -timeout 2h -v -args $(ARGS)
 
-# Memory, CPU and disk of the commands with ARGS='-sizes 5000,50000' config maps of 1.4 KB: 15 minutes. Another program on the machine
+# Memory, CPU and disk of the commands with ARGS='-sizes 5000,50000' config maps of 1.3 KB: 15 minutes. Another program on the machine
 # changes these figures little. ARGS='-figures.record sizes -sizes 500000 -commands serve' measures one row of docs/sizing.md again.
 bench-size:
 	cd test && go test ./bench/sized -run '^$$' -bench Size -benchtime 1x -timeout 6h -v -args $(ARGS)

@@ -70,6 +70,13 @@ var places = []place{
 		"kube-apiserver"}, column{"p50", "p50 latency", "kube-apiserver"},
 		column{"p99", "p99 latency", "kube-apiserver"},
 		column{"delivered, %", "updates delivered, %", "kube-apiserver"})},
+	{"docs/sizing.md", "sizes", "sizes", false, byRow("", named(""), column{"RSS at rest", "RSS at rest", ""},
+		column{"… without pages of files", "RSS at rest without pages of files", ""},
+		column{"RSS after lists", "RSS after lists", ""}, column{"peak", "peak RSS", ""},
+		column{"CPU until complete", "CPU until complete", ""}, column{"of a create", "CPU of a create", ""},
+		column{"of a list as JSON", "CPU of the first list as JSON", ""}, column{"… again", "CPU of a list as JSON", ""},
+		column{"of a list as protobuf", "CPU of the first list as protobuf", ""},
+		column{"… again", "CPU of a list as protobuf", ""}, column{"disk", "disk", ""})},
 	{growthPage, "overload", "fanout", false, overload},
 	{growthPage, "overload-history", "fanout-history", false, overload},
 }

@@ -54,7 +54,7 @@ const (
 	writers    = 64
 )
 
-// BenchmarkSize starts each command with config maps of 1.4 KB, and lists them in JSON and protobuf. A row is recorded
+// BenchmarkSize starts each command with config maps of 1.3 KB, and lists them in JSON and protobuf. A row is recorded
 // as soon as it is measured. Figures are memory and processor time: another program on the machine does not change them
 // much.
 func BenchmarkSize(b *testing.B) {
