@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -25,8 +26,11 @@ var (
 	secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
-// namespace has the objects of all workloads.
-const namespace = "shop"
+// namespace has the objects of all workloads, and store what some operators make of them.
+const (
+	namespace = "shop"
+	store     = "store"
+)
 
 // controller is a small operator of Widgets with client-go's informers: what the seeded ones have in common. What it
 // has in memory is lost in a crash.
@@ -58,11 +62,19 @@ const longestRetry = 50 * time.Millisecond
 // start returns a function that runs an operator.
 func start(v variant) func(context.Context, *rest.Config) error {
 	return func(ctx context.Context, cfg *rest.Config) error {
+		if v.breaks {
+			cfg = rest.CopyConfig(cfg)
+			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &breaker{next: next} })
+		}
 		api, err := dynamic.NewForConfig(cfg)
 		if err != nil {
 			return err
 		}
-		informers := dynamicinformer.NewDynamicSharedInformerFactory(api, 0)
+		in := metav1.NamespaceAll
+		if v.near {
+			in = namespace
+		}
+		informers := dynamicinformer.NewFilteredDynamicSharedInformerFactory(api, 0, in, nil)
 		c := &controller{
 			api: api, widgets: informers.ForResource(widgets).Lister(), configs: informers.ForResource(configs).Lister(),
 			remember: map[string]string{},

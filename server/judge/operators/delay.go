@@ -60,6 +60,8 @@ func (p punctual) Write(b []byte) (int, error) {
 		select {
 		case <-late.over:
 		case <-p.ctx.Done():
+		}
+		if p.ctx.Err() != nil {
 			return 0, errWatchEnds
 		}
 	}
@@ -68,8 +70,8 @@ func (p punctual) Write(b []byte) (int, error) {
 
 func (p punctual) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// delayedPlans returns a plan for each step and each watched type that changes in it.
-func (ref *reference) delayedPlans(kind Kind, steps []step) []Plan {
+// watchPlans returns a plan for each step and each watched type that changes in it.
+func (ref *reference) watchPlans(kind Kind, steps []step) []Plan {
 	var all []Plan
 	for n := range steps {
 		if !changesObjects(steps, n) {
@@ -92,12 +94,7 @@ func (ref *reference) delayedPlans(kind Kind, steps []step) []Plan {
 // delayStep delays the events of the plan's type: those of its step arrive after the operator is quiet in the next one,
 // if that changes objects, too, and need not wait for the operator.
 func (r *run) delayStep(ctx context.Context, n int) error {
-	resource := r.fault.place.Resource
-	r.world.traffic.delay(resource, func() {
-		if found, _ := r.fault.state(); !found {
-			r.fault.happens("the events of %s are late", resource)
-		}
-	})
+	r.delayEvents("are late")
 	if err := r.perform(ctx, n); err != nil {
 		return r.unperformed(ctx, n, err)
 	}
@@ -114,4 +111,33 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 	}
 	r.outcome.arrive(nil, 0, 0, nil)
 	return nil
+}
+
+// delayEvents delays the events of the plan's type. The first one that waits begins the plan.
+func (r *run) delayEvents(what string) {
+	resource := r.fault.place.Resource
+	r.world.traffic.delay(resource, func() {
+		if found, _ := r.fault.state(); !found {
+			r.fault.happens("the events of %s %s", resource, what)
+		}
+	})
+}
+
+// expireStep performs a step whose events the watches of the plan's type do not see: they break when the operator is
+// quiet without these events, and cannot be resumed.
+func (r *run) expireStep(ctx context.Context, n int) error {
+	r.delayEvents("are lost")
+	if err := r.perform(ctx, n); err != nil {
+		return r.unperformed(ctx, n, err)
+	}
+	if _, err := r.until(ctx, n, func() (bool, error) { return r.isQuiet(n), nil }); err != nil {
+		return err
+	}
+	if err := r.world.DropHistory(ctx); err != nil {
+		return err
+	}
+	r.world.traffic.note("the watches break, and their history has expired")
+	r.world.traffic.cut(func(w *openWatch) bool { return w.resource == r.fault.place.Resource })
+	r.world.traffic.deliver()
+	return r.settle(ctx, n)
 }

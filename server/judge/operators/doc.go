@@ -100,7 +100,7 @@
 //	openwatch.go        its watches: cut, delayed, ended
 //	place.go            Place names a write in all runs
 //	exchange.go         one write: execute, answer, refuse, abort
-//	delay.go            events that arrive late
+//	delay.go            events that arrive late, or not at all
 //	past.go             reads that are answered from an earlier state
 //	kind.go             the kinds of plans, and what they do
 //	definition.go       a definition that goes and returns

@@ -85,6 +85,12 @@ func (x exchange) abort() { panic(http.ErrAbortHandler) }
 
 // refuse answers it without executing it.
 func (x exchange) refuse(status int) {
+	x.answer(status)
+	x.t.answered(x.record, status)
+}
+
+// answer sends an error.
+func (x exchange) answer(status int) {
 	gr := schema.ParseGroupResource(x.record.Resource)
 	var answer metav1.Status
 	switch status {
@@ -95,6 +101,11 @@ func (x exchange) refuse(status int) {
 		x.w.Header().Set("Retry-After", "1")
 	case http.StatusForbidden:
 		answer = apierrors.NewForbidden(gr, x.record.Name, errors.New("the authorizer is not ready")).ErrStatus
+	case http.StatusGatewayTimeout:
+		answer = apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0).ErrStatus
+	case http.StatusServiceUnavailable:
+		http.Error(x.w, "service unavailable", status)
+		return
 	default:
 		answer = apierrors.NewInternalError(errors.New("etcdserver: request timed out")).ErrStatus
 	}
@@ -102,7 +113,6 @@ func (x exchange) refuse(status int) {
 	x.w.Header().Set("Content-Type", "application/json")
 	x.w.WriteHeader(status)
 	_ = json.NewEncoder(x.w).Encode(answer) // a client that is gone needs no answer
-	x.t.answered(x.record, status)
 }
 
 // statusWriter records the status of a response, and its body.

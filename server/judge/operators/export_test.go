@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -23,12 +24,20 @@ func (r *Report) Without(v Verdict) (rest []Finding) {
 	return rest
 }
 
-// Hurry is the patience of runs with a plan. An operator that is quiet for so long is late: a retry that a client makes
-// after a second is waited for, however slow the machine is.
-func (o *Options) Hurry(patience time.Duration) { o.hurry = patience }
+// Hurry is the patience of runs with a plan, or of those without a fault if there are no plans. An operator that is
+// quiet for so long is late: a retry that a client makes after a second is waited for, however slow the machine is.
+func (o *Options) Hurry(patience time.Duration) {
+	o.hurry = patience
+	if slices.Equal(o.Plans, []string{noPlan}) {
+		o.Patience = patience
+	}
+}
 
 // Outage is the length of an outage.
 func (o *Options) Outage(length time.Duration) { o.outage = length }
+
+// Answer is the time after which a timeout is answered.
+func (o *Options) Answer(late time.Duration) { o.answer = late }
 
 // Starts measures what a plan needs before its operator starts, and after its end.
 func Starts(ctx context.Context, o Options, n int) (took []time.Duration, err error) {

@@ -215,19 +215,77 @@ func (r *run) objects() dynamic.ResourceInterface {
 
 // deleteObject deletes the object of the plan's write, if it is there, and waits again.
 func (r *run) deleteObject(ctx context.Context, n int) error {
-	place := r.fault.place
-	if _, exists := r.outcome.states[n][place.key()]; !exists {
-		return nil
-	}
-	name, err := r.actualName(ctx, place)
-	if err != nil {
+	o, err := r.object(ctx, n)
+	if o == nil || err != nil {
 		return err
 	}
-	r.fault.happens("somebody deletes %s", place.key())
-	if err := r.objects().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	r.fault.happens("somebody deletes %s", r.fault.place.key())
+	if err := r.objects().Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
 		return err
 	}
 	return r.settleAgain(ctx, n)
+}
+
+// recreateObject deletes the object of the plan's write, if it is there, creates it again, and waits again. The
+// operator sees both together, unless it has to remove a finalizer in between.
+func (r *run) recreateObject(ctx context.Context, n int) error {
+	o, err := r.object(ctx, n)
+	if o == nil || err != nil || o.GetDeletionTimestamp() != nil {
+		return err
+	}
+	if len(o.GetFinalizers()) == 0 {
+		r.world.traffic.delay(r.fault.place.Resource, func() {})
+		defer r.world.traffic.deliver()
+	}
+	r.fault.happens("somebody deletes %s, and creates it again", r.fault.place.key())
+	if err := r.objects().Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	gone, err := r.until(ctx, n, func() (bool, error) {
+		now, err := r.objects().Get(ctx, o.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return err == nil && now.GetUID() != o.GetUID(), err
+	})
+	if err != nil {
+		return err
+	}
+	if !gone {
+		r.outcome.unfulfilled = fmt.Sprintf("step %d: %s, which somebody has deleted, does not go", n, r.fault.place.key())
+		return errEnded
+	}
+	_, err = r.objects().Create(ctx, withoutIdentity(o), metav1.CreateOptions{})
+	switch {
+	case apierrors.IsInvalid(err): // it has fields that only the server may set
+		return r.tooEarly(ctx, err)
+	case err != nil && !apierrors.IsAlreadyExists(err): // the operator may be faster
+		return err
+	}
+	r.world.traffic.deliver()
+	return r.settleAgain(ctx, n)
+}
+
+// withoutIdentity returns an object as somebody would create it who has saved it before.
+func withoutIdentity(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
+	return o
+}
+
+// object returns the object of the plan's write, or nil if it is not there at the end of step n.
+func (r *run) object(ctx context.Context, n int) (*unstructured.Unstructured, error) {
+	place := r.fault.place
+	if _, exists := r.outcome.states[n][place.key()]; !exists {
+		return nil, nil
+	}
+	name, err := r.actualName(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	return r.objects().Get(ctx, name, metav1.GetOptions{})
 }
 
 // actualName returns the name of the object of a write: of several with random names, the first one.

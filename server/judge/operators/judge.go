@@ -244,8 +244,8 @@ func allPlans(ref *reference, steps []step) []Plan {
 	var all []Plan
 	for _, kind := range Kinds {
 		switch {
-		case kind.during == delayed:
-			all = append(all, ref.delayedPlans(kind, steps)...)
+		case kind.during == delayed, kind.during == expired:
+			all = append(all, ref.watchPlans(kind, steps)...)
 			continue
 		case kind.during == undefined:
 			all = append(all, ref.definitionPlans(kind)...)

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -41,9 +42,11 @@ const (
 	down       during = iota + 1 // the operator is stopped before the step, and started after it
 	unobserved                   // the operator is cut off during the step and the next one, and the history is gone after
 	deleted                      // the object of the write is deleted at the end of its step
+	recreated                    // the same, and it is created again
 	// the object of the write is annotated at the end of its step, and again when it loses that
 	insisted
 	delayed   // the events of one type come late
+	expired   // the events of one type in the step are lost, and the history is gone
 	outage    // every write in the step is refused for a time
 	undefined // a definition is deleted at the end of its step, and created again
 	blocked   // the object of the write cannot go until the operator is quiet without it
@@ -68,24 +71,32 @@ var Kinds = []Kind{
 		Sentence: "a write takes effect, and its connection breaks before the answer",
 	},
 	{
-		Name: "conflict", fits: changes, meet: refuseWith(http.StatusConflict),
-		Sentence: "an update or a patch is answered with 409 Conflict",
+		Name: "timeout", fits: every, meet: timeOut,
+		Sentence: "a write takes effect, and is answered after 15 s with 504, if the client still waits",
 	},
 	{
-		Name: "throttled", fits: every, meet: refuseWith(http.StatusTooManyRequests),
-		Sentence: "a write is answered with 429 and Retry-After",
+		Name: "conflict", fits: changes, meet: refuseWith(http.StatusConflict), times: 3,
+		Sentence: "an update or a patch is answered with 409 Conflict three times",
+	},
+	{
+		Name: "throttled", fits: every, meet: refuseWith(http.StatusTooManyRequests), times: 3,
+		Sentence: "a write is answered with 429 and Retry-After three times",
 	},
 	{
 		Name: "failing", fits: every, meet: refuseWith(http.StatusInternalServerError), times: 3,
 		Sentence: "a write is answered with 500 three times",
 	},
 	{
+		Name: "unavailable", fits: every, meet: refuseWith(http.StatusServiceUnavailable), times: 3,
+		Sentence: "a write is answered with 503 three times, in plain text, as by a load balancer",
+	},
+	{
 		Name: "outage", meet: refuseInOutage, during: outage,
 		Sentence: "the writes in a step are answered with 500 for 30 s, or until the operator no longer tries",
 	},
 	{
-		Name: "forbidden", fits: every, meet: refuseWith(http.StatusForbidden),
-		Sentence: "a write is answered with 403",
+		Name: "forbidden", fits: every, meet: refuseWith(http.StatusForbidden), times: 3,
+		Sentence: "a write is answered with 403 three times",
 	},
 	{
 		Name: "foreign-edit", fits: changesObject, within: (*reference).changesExisting, meet: editBefore,
@@ -102,6 +113,10 @@ var Kinds = []Kind{
 	{
 		Name: "foreign-delete", fits: maybeCreates, within: (*reference).creates, during: deleted,
 		Sentence: "somebody deletes an object that the operator has created",
+	},
+	{
+		Name: "foreign-recreate", fits: maybeCreates, within: (*reference).creates, during: recreated,
+		Sentence: "somebody deletes an object that the operator has created, and creates it again",
 	},
 	{
 		Name: "foreign-annotation", fits: maybeCreatesNamed, within: (*reference).creates, during: insisted,
@@ -134,6 +149,10 @@ var Kinds = []Kind{
 	{
 		Name: "delayed", during: delayed,
 		Sentence: "the events of one type arrive after those of the others, and of the next step",
+	},
+	{
+		Name: "expired", during: expired,
+		Sentence: "the watch of one type breaks without the events of a step, and has to list: its history has expired",
 	},
 	{
 		Name: "unobserved", during: unobserved,
@@ -220,6 +239,7 @@ type disturbance struct {
 	// withdrawn is true after owner-gone has deleted what its step had created.
 	withdrawn bool
 	over      bool  // the outage
+	late      bool  // the answer to a write is held
 	err       error // the judge's own
 }
 
@@ -289,6 +309,41 @@ func loseAnswer(d *disturbance, x exchange) {
 	x.execute()
 	d.happens("the connection breaks before the answer")
 	x.abort()
+}
+
+// answerTime is how long the answer of a timeout is held. An API server does so for a minute; many clients wait less.
+const answerTime = 15 * time.Second
+
+// timeOut executes a write, and answers as an API server does that was too slow, if the client still waits for that.
+func timeOut(d *disturbance, x exchange) {
+	x.execute()
+	d.happens("the write is executed: its answer is late")
+	d.holdAnswer(true)
+	defer d.holdAnswer(false)
+	select {
+	case <-x.q.Context().Done():
+		x.t.note("the client does not wait any longer")
+		x.abort()
+	case <-time.After(cmp.Or(d.run.options.answer, answerTime)):
+		x.t.note(fmt.Sprintf("the answer is %d", http.StatusGatewayTimeout))
+		x.answer(http.StatusGatewayTimeout)
+	}
+}
+
+func (d *disturbance) holdAnswer(hold bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.late = hold
+}
+
+// holdsAnswer reports whether the operator waits for an answer that the plan holds.
+func (d *disturbance) holdsAnswer() bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.late
 }
 
 func refuseWith(status int) func(*disturbance, exchange) {

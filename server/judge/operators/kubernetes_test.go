@@ -185,8 +185,11 @@ func noteRefusal(answer *http.Response, t *traffic) error {
 	return nil
 }
 
-// home is the namespace of the objects of all runs, and their types.
-const home = "shop"
+// home and other are the namespaces of the objects of all runs, and ofRuns are their types.
+const (
+	home  = "shop"
+	other = "store"
+)
 
 var ofRuns = []schema.GroupVersionResource{
 	{Group: "example.com", Version: "v1", Resource: "widgets"}, {Version: "v1", Resource: "configmaps"},
@@ -198,11 +201,13 @@ func (c *cluster) restore(ctx context.Context) error {
 	err := poll(ctx, func() error {
 		left := 0
 		for _, of := range ofRuns {
-			n, err := c.empty(ctx, of)
-			if err != nil && !apierrors.IsNotFound(err) {
-				return err
+			for _, in := range []string{home, other} {
+				n, err := c.empty(ctx, of, in)
+				if err != nil && !apierrors.IsNotFound(err) {
+					return err
+				}
+				left += n
 			}
-			left += n
 		}
 		if left > 0 {
 			return fmt.Errorf("%d objects are left", left)
@@ -220,9 +225,9 @@ func (c *cluster) restore(ctx context.Context) error {
 	return poll(ctx, func() error { return c.collects(ctx) })
 }
 
-// empty deletes the objects of a type, also those with finalizers, and returns how many there were.
-func (c *cluster) empty(ctx context.Context, of schema.GroupVersionResource) (int, error) {
-	api := c.objects.Resource(of).Namespace(home)
+// empty deletes the objects of a type in a namespace, also those with finalizers, and returns how many there were.
+func (c *cluster) empty(ctx context.Context, of schema.GroupVersionResource, in string) (int, error) {
+	api := c.objects.Resource(of).Namespace(in)
 	list, err := api.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err

@@ -58,12 +58,14 @@ func (t *traffic) watched() map[string]bool {
 	return all
 }
 
-// cut breaks the watches that are open, or those of the past only.
-func (t *traffic) cut(pastOnly bool) {
+func anyWatch(*openWatch) bool { return true }
+
+// cut breaks some of the watches that are open.
+func (t *traffic) cut(some func(*openWatch) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for open := range t.watches {
-		if !pastOnly || open.ofPast {
+		if some(open) {
 			open.aborted = true
 			open.cancel()
 		}
@@ -73,7 +75,7 @@ func (t *traffic) cut(pastOnly bool) {
 // forgetWatches breaks the watches of the last instance, which is dead. The server may notice that later, and until
 // then the operator that starts would seem to be quiet.
 func (t *traffic) forgetWatches() {
-	t.cut(false)
+	t.cut(anyWatch)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.watches)
@@ -82,7 +84,7 @@ func (t *traffic) forgetWatches() {
 // hold makes the operator's requests wait until resume, and breaks its watches.
 func (t *traffic) hold() {
 	t.holdOthers()
-	t.cut(false)
+	t.cut(anyWatch)
 }
 
 // holdOthers makes the operator's next requests wait until resume: between the answer to a write and the end of the
@@ -108,5 +110,5 @@ func (t *traffic) resume() {
 func (t *traffic) end() {
 	t.resume()
 	t.deliver()
-	t.cut(false)
+	t.cut(anyWatch)
 }

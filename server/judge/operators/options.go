@@ -65,6 +65,7 @@ type Options struct {
 	without Verdict       // the oracle that is off, for tests
 	hurry   time.Duration // the patience of runs with a plan, from the last activity of an operator that stops, for tests
 	outage  time.Duration // the length of an outage, for tests
+	answer  time.Duration // the time after which a timeout is answered, for tests
 	// serve starts the server of the first world, for tests. Default: newTestServer.
 	serve func(t *traffic, simulate, roles bool) (server, error)
 }

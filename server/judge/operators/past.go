@@ -121,6 +121,6 @@ func (t *traffic) catchUp() error {
 	if past == nil {
 		return nil
 	}
-	t.cut(true)
+	t.cut(func(w *openWatch) bool { return w.ofPast })
 	return past.stop()
 }

@@ -198,6 +198,8 @@ func (r *run) step(ctx context.Context, n int) error {
 		return r.restartAfter(ctx, n)
 	case mode == delayed && here:
 		return r.delayStep(ctx, n)
+	case mode == expired && here:
+		return r.expireStep(ctx, n)
 	case mode == unobserved && here:
 		r.world.traffic.hold()
 		r.outcome.arrive(nil, 0, 0, nil)
@@ -225,6 +227,8 @@ func (r *run) step(ctx context.Context, n int) error {
 	switch mode {
 	case deleted:
 		return r.deleteObject(ctx, n)
+	case recreated:
+		return r.recreateObject(ctx, n)
 	case insisted:
 		return r.insist(ctx, n)
 	case blocked:

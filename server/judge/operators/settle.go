@@ -19,6 +19,10 @@ func (r *run) settle(ctx context.Context, n int) error {
 		}
 		quiet := r.isQuiet(n)
 		late := r.isLate(n, quiet)
+		if r.fault.holdsAnswer() {
+			late = false
+			r.giveTime()
+		}
 		if r.isOutage(n) {
 			if late = false; r.waited() > r.outageTime() || r.quiet.time > longQuiet*r.options.Quiet {
 				r.fault.endOutage()
