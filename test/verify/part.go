@@ -75,6 +75,8 @@ var parts = []part{
 	{"judges", "operators-seeds-kopf", correctOperator("kopf")},
 	{"judges", "operators-seeds-rust", correctOperator("rust")},
 	{"judges", "operators-go", "$GOTEST -timeout 1h ./server/judge/operators"},
+	{"judges", "operators-seeds",
+		"$GOTEST -parallel 8 -timeout 4h ./server/judge/operators -run '^TestTwinsOverSeeds$' -args -operators.seeds 100"},
 	{"judges", "operators-kubernetes", "cd test && $GOTEST -timeout 2h ./real/judge"},
 	{"judges", "operators-speed", "make bench-judge"},
 	{"judges", "servers", "make servers"},
