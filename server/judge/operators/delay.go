@@ -21,6 +21,7 @@ func (t *traffic) delay(resource string, waits func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.late = &delay{resource, make(chan struct{}), waits}
+	clear(t.again)
 }
 
 // deliver ends the delay, if there is one, and reports that.
@@ -101,7 +102,7 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 	if !changesObjects(r.steps, n+1) {
 		return r.settle(ctx, n)
 	}
-	if _, err := r.until(ctx, n, func() (bool, error) { return r.isQuiet(n), nil }); err != nil {
+	if err := r.untilItWaits(ctx, n); err != nil {
 		return err
 	}
 	if early, err := r.isEarly(ctx, n+1); err != nil {
@@ -111,6 +112,12 @@ func (r *run) delayStep(ctx context.Context, n int) error {
 	}
 	r.outcome.arrive(nil, 0, 0, nil)
 	return nil
+}
+
+// untilItWaits waits until the operator does nothing more without the late events, or nothing new.
+func (r *run) untilItWaits(ctx context.Context, n int) error {
+	_, err := r.until(ctx, n, func() (bool, error) { return r.isQuiet(n) || r.world.traffic.repeats(), nil })
+	return err
 }
 
 // delayEvents delays the events of the plan's type. The first one that waits begins the plan.
@@ -130,7 +137,7 @@ func (r *run) expireStep(ctx context.Context, n int) error {
 	if err := r.perform(ctx, n); err != nil {
 		return r.unperformed(ctx, n, err)
 	}
-	if _, err := r.until(ctx, n, func() (bool, error) { return r.isQuiet(n), nil }); err != nil {
+	if err := r.untilItWaits(ctx, n); err != nil {
 		return err
 	}
 	if err := r.world.DropHistory(ctx); err != nil {

@@ -62,9 +62,12 @@
 //
 // An operator is quiet if for the time of Options.Quiet it has written nothing, no object has changed, it has read less
 // than five times, none of its requests waits for an answer, and it has as many watches open as at this point of the
-// reference. After a restart five times Options.Quiet are enough in place of the last: watches that begin when they are
-// needed are not there if what needed them is done. A watch that begins is a read. Leases, Events, reviews and tokens
-// do not count. A step that is not quiet within Options.Patience ends the run.
+// reference. After a restart five times Options.Quiet, and at least five seconds, are enough in place of the last:
+// watches that begin when they are needed are not there if what needed them is done. A watch that begins is a read.
+// Leases, Events, reviews and tokens do not count. A step that is not quiet within Options.Patience ends the run.
+//
+// With old reads, or without events that are late, an operator may do the same again and again, and never be quiet. At
+// the thirtieth time the old reads end, and the events arrive.
 //
 // On Linux no time passes while the command is stopped, or while one of its threads waits for a processor: an operator
 // on a busy machine is not taken for a quiet one. Nor is one that waits for goroutines of this process.

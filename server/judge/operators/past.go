@@ -84,11 +84,12 @@ func refuseInitialEvents(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// travel makes reads that may be old be answered from the past.
-func (t *traffic) travel(past *pastReads) {
+// travel makes reads that may be old be answered from the past. The operator may have decided by them before.
+func (t *traffic) travel(past *pastReads, decided bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.past, t.decided = past, false
+	t.past, t.decided = past, decided
+	clear(t.again)
 }
 
 // decides records that the operator asks for the newest objects of a type, or writes to an object, while its other
@@ -103,6 +104,22 @@ func (t *traffic) hasDecided() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.decided
+}
+
+// manyRepeats is the number of times that an operator does the same before more of it does not count.
+const manyRepeats = 30
+
+// repeats reports whether the operator does the same again and again by old reads, or without late events: the server
+// refuses a write of an old object, or collects a child whose owner is gone. It cannot become quiet before it knows.
+func (t *traffic) repeats() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.again {
+		if n >= manyRepeats {
+			return true
+		}
+	}
+	return false
 }
 
 // isPast reports whether reads are answered from the past.

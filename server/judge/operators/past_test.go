@@ -23,7 +23,7 @@ func TestForgetWatches(t *testing.T) {
 // A client that has listed the newest state, and watches a server that is behind, waits: the server sends no 410.
 func TestWatchAhead(t *testing.T) {
 	traffic := newTraffic(user)
-	traffic.travel(&pastReads{proxy: http.NotFoundHandler(), revision: 5})
+	traffic.travel(&pastReads{proxy: http.NotFoundHandler(), revision: 5}, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	q := httptest.NewRequest(http.MethodGet, "/api/v1/configmaps?watch=true&resourceVersion=6", nil).WithContext(ctx)
 	answer, ended := httptest.NewRecorder(), make(chan struct{})
@@ -44,7 +44,8 @@ func TestWatchAhead(t *testing.T) {
 }
 
 // Old reads end when the operator has decided by them: it has written to the object of the plan's write, or has asked
-// for the newest ones of its type. If it may have nothing to do, a longer quiet is enough.
+// for the newest ones of its type. If it may have nothing to do, a longer quiet is enough. An operator that does the
+// same again and again is never quiet.
 func TestOldReadsEnd(t *testing.T) {
 	place := Place{Step: 1, Verb: "create", Resource: "configmaps", Namespace: "shop", Name: "web"}
 	reads := func(t *traffic, resource string) {
@@ -59,9 +60,17 @@ func TestOldReadsEnd(t *testing.T) {
 		q = q.WithContext(request.WithRequestInfo(q.Context(), info))
 		t.write(httptest.NewRecorder(), q, http.NotFoundHandler(), info)
 	}
+	again := func(name string, times int) func(*traffic) {
+		return func(t *traffic) {
+			for range times {
+				writes(t, name)
+			}
+		}
+	}
 	for _, c := range []struct {
 		name, kind string
 		does       func(*traffic)
+		newest     bool // the reads are not older
 		quiet      time.Duration
 		late, ends bool
 	}{
@@ -78,6 +87,13 @@ func TestOldReadsEnd(t *testing.T) {
 		{name: "its patience is over", kind: "stale-restart", late: true, ends: true},
 		{name: "nothing to do, for a moment", kind: "time-travel", quiet: 4 * time.Second},
 		{name: "nothing to do", kind: "time-travel", quiet: 5 * time.Second, ends: true},
+		{name: "a write that has changed nothing", kind: "stale-restart", newest: true, quiet: 3 * time.Second, ends: true},
+		{name: "the same write, many times", kind: "stale-restart", does: again("web", manyRepeats), ends: true},
+		{name: "the same write, some times", kind: "stale-restart", does: again("web", manyRepeats-1)},
+		{name: "many writes in the last step", kind: "stale-restart", does: func(t *traffic) {
+			again("web", manyRepeats)(t)
+			t.begin(2)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			kind, _ := kindOf(c.kind)
@@ -86,7 +102,8 @@ func TestOldReadsEnd(t *testing.T) {
 				ref: &reference{pauses: []time.Duration{0, 2 * time.Second}}}
 			r.fault = &disturbance{Kind: kind, place: place, run: r}
 			traffic.fault, r.quiet.time = r.fault, c.quiet
-			traffic.travel(&pastReads{stop: func() error { stopped = true; return nil }})
+			again("web", manyRepeats)(traffic) // before that
+			traffic.travel(&pastReads{stop: func() error { stopped = true; return nil }}, c.newest)
 			if c.does != nil {
 				c.does(traffic)
 			}

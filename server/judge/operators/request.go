@@ -121,7 +121,9 @@ func (t *traffic) arrive(info *request.RequestInfo, name, prefix string) (*Reque
 	}
 	place.Name = anyName(t.names, place)
 	place.Step = t.step
-	t.counts[place]++
+	if t.counts[place]++; t.past != nil || t.late != nil {
+		t.again[place]++
+	}
 	place.Nth = t.counts[place]
 	r := &Request{Place: place, ofPast: t.past != nil}
 	t.add(r)

@@ -349,12 +349,13 @@ func (r *run) keepRunning() error {
 	return r.startOperator()
 }
 
-// travel answers the reads of the next instance from the state of a revision.
+// travel answers the reads of the next instance from the state of a revision. If that is still the newest one, the
+// instance has nothing to decide.
 func (r *run) travel(to keepwatch.Revision) error {
 	past, err := r.world.past(to)
 	if err != nil {
 		return err
 	}
-	r.world.traffic.travel(past)
+	r.world.traffic.travel(past, r.world.Revision() == to)
 	return nil
 }

@@ -1095,6 +1095,27 @@ func TestStepsOfSeveralObjects(t *testing.T) {
 	}
 }
 
+// TestRepeats checks that an operator that does the same again and again, since its cache is old, is not waited for until
+// its patience ends: that is longer than a test may last. It updates the status of an old Widget, or creates the child of
+// one that is gone. With -short it is one plan.
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	plans := []string{"expired:3:watch:widgets.example.com", "delayed:3:watch:widgets.example.com", "stale-restart"}
+	if testing.Short() {
+		plans = plans[:1]
+	}
+	for _, plan := range plans {
+		t.Run(plan, func(t *testing.T) {
+			t.Parallel()
+			b := bug{plan: plan, files: 3}
+			report := b.judge(t, variant{do: namedChild}, func(o *operators.Options) { o.Patience = 24 * time.Hour })
+			if len(report.Results) == 0 || len(report.Findings) > 0 {
+				t.Error(describe(t, report))
+			}
+		})
+	}
+}
+
 // TestOnKubernetes checks that a kube-apiserver in place of the test server gives the same verdicts: on each bug that
 // of TestSeededBugs, and on its twin none. test/real/judge starts the server.
 func TestOnKubernetes(t *testing.T) {

@@ -103,14 +103,15 @@ func (r *run) outageTime() time.Duration {
 // operator has new time to arrive.
 func (r *run) intervene(ctx context.Context, n int, quiet, late bool) (bool, error) {
 	quiet = quiet && (r.ref == nil || r.quiet.time >= r.options.Quiet+r.ref.pauses[n])
+	repeats := r.world.traffic.repeats()
 	switch {
-	case r.world.traffic.isPast() && (quiet && r.hasDecided() || late):
+	case r.world.traffic.isPast() && (quiet && r.hasDecided() || repeats || late):
 		if err := r.world.traffic.catchUp(); err != nil {
 			return false, err
 		}
 		r.world.traffic.note("its reads are current again")
 		return true, nil
-	case (quiet || late) && r.world.traffic.deliver():
+	case (quiet || repeats || late) && r.world.traffic.deliver():
 		r.world.traffic.note("the late events arrive")
 		return true, nil
 	case quiet && r.fault.blockedUID() != "":
@@ -241,6 +242,9 @@ func (r *run) isLate(n int, quiet bool) bool {
 	}
 }
 
+// watchPause is how long clients wait before they begin a watch again that was broken, or a little longer.
+const watchPause = 5 * time.Second
+
 // wantedWatches returns the number of watches that an operator without a fault has after a step.
 func (r *run) wantedWatches(n int) int {
 	if r.ref == nil {
@@ -259,7 +263,7 @@ func (r *run) isQuiet(n int) bool {
 		a = r.world.traffic.activity()
 		r.quiet.look(time.Now(), a, r.world.Revision())
 	}
-	if r.world.traffic.isRestarted() && a.watches > 0 && r.quiet.time >= longQuiet*r.options.Quiet {
+	if r.world.traffic.isRestarted() && a.watches > 0 && r.quiet.time >= max(longQuiet*r.options.Quiet, watchPause) {
 		return true
 	}
 	return r.quiet.time >= r.options.Quiet && a.watches >= r.wantedWatches(n)

@@ -40,10 +40,11 @@ type traffic struct {
 	past     *pastReads
 	decided  bool // see decides
 	late     *delay
-	miss     *miss     // nil if none is awaited
-	kill     func()    // the instance that runs
-	dying    bool      // the next request kills the instance
-	answer   time.Time // when it was answered what it should receive before that
+	again    map[Place]int // writes of this step while reads are old or events are late, without Nth
+	miss     *miss         // nil if none is awaited
+	kill     func()        // the instance that runs
+	dying    bool          // the next request kills the instance
+	answer   time.Time     // when it was answered what it should receive before that
 	fault    *disturbance
 }
 
@@ -53,7 +54,7 @@ func newTraffic(user string, groups ...string) *traffic {
 	return &traffic{
 		user: user, groups: groups, began: time.Now(), done: nothing,
 		counts: map[Place]int{}, touched: map[schema.GroupVersionResource]bool{}, watches: map[*openWatch]struct{}{},
-		contents: map[types.UID][]string{}, own: map[string]map[string]bool{},
+		contents: map[types.UID][]string{}, own: map[string]map[string]bool{}, again: map[Place]int{},
 	}
 }
 
@@ -155,6 +156,7 @@ func (t *traffic) begin(step int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.step, t.done = step, make(chan struct{})
+	clear(t.again)
 	t.actions++
 }
 
