@@ -7,7 +7,7 @@ import (
 )
 
 // TestSmallest checks that a finding is reported with the one object and the one fault that it needs, and that this
-// repeats it.
+// repeats it, without -short.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	b := bug{files: 1, plan: "failing:2:create:configmaps:shop/web:1", roles: true}
@@ -27,6 +27,9 @@ func TestSmallest(t *testing.T) {
 	want := "--plan " + b.plan + ":once --steps 2.2 --seed 1"
 	if repeat := report.Repeat(report.Findings[0]); repeat != want {
 		t.Errorf("repeat with %s, want %s", repeat, want)
+	}
+	if testing.Short() {
+		return
 	}
 	b.plan = small.Plan.String()
 	report = b.judge(t, buggy, func(o *operators.Options) { o.Workload, o.Steps = folder, small.Steps })
