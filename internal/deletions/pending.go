@@ -28,6 +28,8 @@ type Pending struct {
 	// at has the keys that were deleted at the stream's revision, true for those in changes.
 	at        map[keepwatch.Key]bool
 	delivered bool // a deletion at the stream's revision was, and advanced it
+	// bookmarked: a bookmark was at the stream's revision. behind: a deletion has waited since.
+	bookmarked, behind bool
 }
 
 // Follows reports whether a change is the deletion of another object at a revision that the stream has reached by a
@@ -43,8 +45,22 @@ func (p *Pending) Follows(c keepwatch.Change, reached keepwatch.Revision) bool {
 // Joined notes a change that Follows as one that was delivered with the first one.
 func (p *Pending) Joined(c keepwatch.Change) { p.at[c.Object.Key()] = false }
 
-// IsCut reports whether a stream that ends now has delivered a part of a revision: deletions of the same one wait.
-func (p *Pending) IsCut() bool { return p.delivered && len(p.changes) > 0 }
+// Bookmark notes a bookmark at the revision that the stream has reached. It fails with a ProtocolViolation if a
+// deletion has waited since an earlier one: that bookmark was sent too early, and nothing follows to which the deletion
+// belongs.
+func (p *Pending) Bookmark(reached keepwatch.Revision) *keepwatch.Failure {
+	if p.behind {
+		return keepwatch.Failed(keepwatch.ProtocolViolation, "a deletion at revision %v between two bookmarks at it", reached)
+	}
+	p.bookmarked = true
+	return nil
+}
+
+// IsCut reports whether a stream that ends now leaves out deletions that a server may not send to a client that resumes
+// there: of the others of a lease it has delivered a part, or a bookmark was before them.
+func (p *Pending) IsCut(leased bool) bool {
+	return p.behind || leased && p.delivered && len(p.changes) > 0
+}
 
 // Defer reports whether a change waits for the revision behind the one that the stream has reached, or repeats one that
 // does. size is that of its object, or zero. Beyond the bounds it fails with a ProtocolViolation.
@@ -68,6 +84,7 @@ func (p *Pending) Defer(c keepwatch.Change, size int, reached keepwatch.Revision
 	}
 	p.changes = append(p.changes, c)
 	p.bytes += size
+	p.behind = p.behind || p.bookmarked
 	if len(p.changes) > maxChanges || p.bytes > maxBytes {
 		return true, keepwatch.Failed(keepwatch.ProtocolViolation,
 			"more than %d deletions, or %d MiB, at revision %v, which the stream had reached", maxChanges, maxBytes>>20, reached)

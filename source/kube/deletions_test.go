@@ -30,6 +30,8 @@ func TestDeletionsAtTheReachedRevision(t *testing.T) {
 		"behind another": {[]string{podFrame("ADDED", "c", 7), podFrame("DELETED", "a", 7), podFrame("DELETED", "b", 8)},
 			8, []string{"ADDED c@7", "DELETED a@8", "DELETED b@8"}},
 		"before a bookmark": {[]string{podFrame("DELETED", "a", 5), bookmarkFrame(8)}, 8, []string{"DELETED a@8"}},
+		"behind a bookmark": {[]string{bookmarkFrame(7), podFrame("DELETED", "a", 7), podFrame("MODIFIED", "c", 9)}, 9,
+			[]string{"DELETED a@9", "MODIFIED c@9"}},
 		"the same bookmark": {[]string{podFrame("DELETED", "a", 5), bookmarkFrame(5), bookmarkFrame(9)}, 9,
 			[]string{"DELETED a@9"}},
 		"created again": {[]string{podFrame("DELETED", "a", 5), podFrame("ADDED", "a", 9)}, 9, []string{"DELETED a@9",
@@ -52,6 +54,54 @@ func TestDeletionsAtTheReachedRevision(t *testing.T) {
 					wantFailure(t, err, keepwatch.Ended, "watch pods: the server ended the stream")
 					wantHistory(t, batches, 5, test.to, test.want...)
 				})
+		})
+	}
+}
+
+// A deletion behind a bookmark at its revision may not be sent again: the bookmark has confirmed that revision. If
+// nothing follows to which it belongs, only a list shows it.
+func TestDeletionsBehindABookmark(t *testing.T) {
+	early := []string{bookmarkFrame(7), podFrame("DELETED", "a", 7)}
+	for name, test := range map[string]struct {
+		frames []string
+		want   keepwatch.FailureKind
+		resume bool // a watch from the bookmark may be opened
+	}{
+		"the stream's end":            {early, keepwatch.Ended, false},
+		"the same bookmark again":     {append(early, bookmarkFrame(7)), keepwatch.ProtocolViolation, false},
+		"the stream's end, behind it": {append(early, podFrame("MODIFIED", "c", 9)), keepwatch.Ended, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("watch") != "true" {
+					w.Write([]byte(podList(7, "")))
+					return
+				}
+				send(w, test.frames...)
+			}), Options{})
+			batches, err := drain(open(t, s))
+			wantFailure(t, err, test.want)
+			watch := func(from keepwatch.Revision) error {
+				w, err := s.Watch(t.Context(), from)
+				if err == nil {
+					w.Close()
+				}
+				return err
+			}
+			if err := watch(batches[len(batches)-1].To); test.resume {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			} else {
+				wantFailure(t, err, keepwatch.Expired)
+			}
+			if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := watch(7); err != nil {
+				t.Errorf("after a list: %v", err)
+			}
 		})
 	}
 }

@@ -123,7 +123,7 @@ type Source struct {
 
 	versioned  atomic.Bool // an object with a revision was read
 	bookmarked atomic.Bool // a bookmark was
-	// cut is the revision of leased objects of which a stream delivered a part at first, until a list; 0: none.
+	// cut is the revision at which a stream left out deletions that are not sent again, until a list; 0: none.
 	cut atomic.Uint64
 
 	// columns are the newest that the server sent: it sends them with each page, but in a

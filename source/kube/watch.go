@@ -120,6 +120,9 @@ func (w *watch) read() *keepwatch.Failure {
 		p.Changes, p.Bytes = w.deletions.Release(e.revision)
 	}
 	if e.bookmark() {
+		if failure := w.deletions.Bookmark(e.revision); failure != nil {
+			return failure
+		}
 		return w.Put(p)
 	}
 	if e.change.Type == keepwatch.Deleted && w.frames.source.leased() {
@@ -129,7 +132,7 @@ func (w *watch) read() *keepwatch.Failure {
 		}
 	}
 	if waits, failure := w.deletions.Defer(e.change, e.size, reached); waits {
-		if w.frames.source.leased() && w.deletions.IsCut() {
+		if w.deletions.IsCut(w.frames.source.leased()) {
 			w.frames.source.cut.Store(uint64(reached))
 		}
 		return failure

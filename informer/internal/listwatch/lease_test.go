@@ -22,6 +22,10 @@ func eventAt(name string, revision int) *corev1.Event {
 		ResourceVersion: fmt.Sprint(revision)}}
 }
 
+func podAt(name string, revision int) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: eventAt(name, revision).ObjectMeta}
+}
+
 // The deletions of Events at one revision are in one batch. What comes later waits for the next revision, and if the
 // stream ends before, only a list shows it.
 func TestDeletionsOfALease(t *testing.T) {
@@ -71,6 +75,48 @@ func TestDeletionsOfALease(t *testing.T) {
 	list()
 	if _, err := s.Watch(t.Context(), 9); err != nil {
 		t.Errorf("a watch behind a list: %v", err)
+	}
+}
+
+// A deletion behind a bookmark at its revision is shown by a list, or by the next bookmark as a breach of the contract.
+func TestDeletionBehindABookmark(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		stream := watch.NewFakeWithChanSize(10, false)
+		s := New(&cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.Pod{*podAt("a", 4)}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return stream, nil },
+		}, "pods")
+		if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		w, err := s.Watch(t.Context(), 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bookmark := func() { stream.Action(watch.Bookmark, podAt("", 7)) }
+		bookmark()
+		stream.Delete(podAt("a", 7))
+		want := keepwatch.Ended
+		if again {
+			bookmark()
+			want = keepwatch.ProtocolViolation
+		}
+		stream.Stop()
+		for err == nil {
+			var b keepwatch.Batch
+			if b, err = w.Next(); len(b.Changes) > 0 {
+				t.Errorf("delivered %v", b.Changes)
+			}
+		}
+		if kindOf(err) != want {
+			t.Errorf("the bookmark again: %v; %v, want %v", again, err, want)
+		}
+		w.Close()
+		if _, err := s.Watch(t.Context(), 7); kindOf(err) != keepwatch.Expired {
+			t.Errorf("a watch behind the bookmark: %v", err)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ type Source struct {
 	versions  *versionAssigner // nil if the server has revisions
 	newest    keepwatch.Revision
 	leased    bool                   // the objects are Events
-	cut       keepwatch.Revision     // of Events of which a stream delivered a part at first; 0: none
+	cut       keepwatch.Revision     // at which a stream left out deletions that are not sent again; 0: none
 	token     atomic.Pointer[string] // of versions; nil if the server has revisions
 }
 

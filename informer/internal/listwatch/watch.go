@@ -170,13 +170,18 @@ func (w *stream) add(e parsedEvent) {
 		w.buffer = append(w.buffer, e)
 		return
 	}
-	if !e.bookmark {
+	if e.bookmark {
+		if failure := w.deletions.Bookmark(e.revision); failure != nil {
+			w.fail(failure)
+			return
+		}
+	} else {
 		waits, failure := w.deletions.Defer(e.change, 0, reached)
 		if failure != nil {
 			w.fail(failure)
 		}
 		if waits {
-			if w.source.leased && w.deletions.IsCut() {
+			if w.deletions.IsCut(w.source.leased) {
 				w.source.cut = reached
 			}
 			return

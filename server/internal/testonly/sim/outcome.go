@@ -96,8 +96,8 @@ func (p *process) problems(script Script) []Problem {
 		}
 	}
 	silenced := p.source.silence.Load() > 0 && (p.final.State == reflector.Stale || p.final.State == reflector.Stalled)
-	// Two stalled watches are silent, too. That a later one is not only a later change shows.
-	unproven := p.final.State == reflector.Stale && p.source.world.lastChange().Before(p.final.Since)
+	// Stalled watches are silent, too. That later ones are not only a change behind the last list shows.
+	unproven := p.final.State == reflector.Stale && p.source.world.lastChange().Before(p.counts.relisted)
 	if p.final.State != reflector.Live && !silenced && !unproven {
 		add("P11", "the reflector is %s at %d long after the last fault", p.final.State, p.final.Revision)
 	}

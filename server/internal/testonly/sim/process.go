@@ -49,6 +49,7 @@ type incarnation struct {
 // counts are a process's reports.
 type counts struct {
 	failures map[keepwatch.FailureKind]int
+	relisted time.Time // when the last relist began
 	dropped  uint64
 	skipped  int // notices of objects that can't be read
 	restarts int
@@ -139,6 +140,9 @@ func (p *process) observe(n reflector.Notice) {
 		return
 	}
 	p.counts.failures[n.Failure.Kind]++
+	if n.Decision == reflector.Relist {
+		p.counts.relisted = n.Time.Add(n.Wait)
+	}
 	if n.Failure.Kind == keepwatch.ProtocolViolation {
 		p.rejected()
 	}
