@@ -19,7 +19,7 @@ type Options struct {
 	Paged bool
 
 	// ProbeAfterOutage asks for the newest revision, by one cheap request, when a watch opens
-	// after the source did not answer: it may have been restored from a backup. A Kubernetes API
+	// after the source had not accepted one: it may have been restored from a backup. A Kubernetes API
 	// accepts a watch from a revision above its newest one, and sends nothing (kubernetes
 	// #107457): without the request the restore is noticed when two watches were idle, and never
 	// if the source has passed the target's revision by then. It is for a target that keeps what

@@ -60,30 +60,23 @@ func TestRewindsWithoutEnd(t *testing.T) {
 // and sends nothing to those from a revision that it does not have (kubernetes #107457).
 type restored struct {
 	table
-	down bool
+	watches int
 }
 
 func (s *restored) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	watch := &quiet{ctx: ctx, batch: keepwatch.Batch{From: from, To: from}, sent: from > s.revision}
-	if s.down {
+	switch s.watches++; s.watches {
+	case 1:
+	case 2:
+		return nil, keepwatch.Failed(keepwatch.Unreachable, "the connection is refused")
+	default:
 		return watch, nil
 	}
-	s.down, s.revision = true, 5
+	s.revision = 5 // from now on
 	until, cancel := context.WithTimeout(ctx, time.Minute)
 	context.AfterFunc(until, cancel)
 	watch.ctx = until
-	return unreachable{watch}, nil
-}
-
-// unreachable is a watch that ends as the connection breaks.
-type unreachable struct{ *quiet }
-
-func (w unreachable) Next() (keepwatch.Batch, error) {
-	batch, err := w.quiet.Next()
-	if err != nil {
-		err = keepwatch.Failed(keepwatch.Unreachable, "the connection is reset")
-	}
-	return batch, err
+	return watch, nil
 }
 
 // TestRestoredWhileDown stores the rewind of a source that was down, although its watches send nothing: long before

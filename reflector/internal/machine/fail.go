@@ -30,7 +30,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	case f.OpenFor >= SteadyWatch:
 		m.Failure = 0
 	}
-	m.RepeatProbe = m.RepeatProbe || m.ProbeAfterOutage && unanswered(f.Kind)
+	m.RepeatProbe = m.RepeatProbe || m.ProbeAfterOutage && !f.Accepted && unanswered(f.Kind)
 	m.Silent = m.Silent || f.Kind == keepwatch.Silent
 	m.Breaches = m.breaches(f)
 	m.Quiet = m.quiet(f)
@@ -87,8 +87,8 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	return m, next
 }
 
-// unanswered reports whether a failure with the kind may mean that the source was down. What follows idle watches finds
-// out more than a probe.
+// unanswered reports whether a request that failed with the kind, before it was accepted, may mean that the source was
+// down. A watch that is cut and opened again at once means nothing.
 func unanswered(kind keepwatch.FailureKind) bool {
 	switch kind {
 	case keepwatch.Unreachable, keepwatch.Untrusted, keepwatch.Unauthorized, keepwatch.Throttled,

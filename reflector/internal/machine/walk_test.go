@@ -333,9 +333,10 @@ func TestProbeAfterOutage(t *testing.T) {
 		keepwatch.Unreachable, keepwatch.Throttled, keepwatch.Untrusted, keepwatch.ServerError,
 		keepwatch.UnknownStatus, keepwatch.Unauthorized,
 	}
-	reopened := func(c Config, kind keepwatch.FailureKind) position {
+	reopened := func(c Config, kind keepwatch.FailureKind, accepted bool) position {
 		at := start(c, 50).after(Probed{50}).after(Confirmed{}).after(Opened{}).after(Delivered{Revision: 60})
-		at = at.after(Failed{Kind: kind, OpenFor: time.Minute, Accepted: true})
+		at = at.after(Failed{Kind: keepwatch.Ended, OpenFor: time.Minute, Accepted: true})
+		at = at.after(Failed{Kind: kind, Accepted: accepted})
 		if _, waits := at.action.(Wait); waits {
 			at = at.after(Elapsed{})
 		}
@@ -346,13 +347,15 @@ func TestProbeAfterOutage(t *testing.T) {
 	}
 	for _, kind := range keepwatch.FailureKinds() {
 		for _, c := range []Config{{}, {ProbeAfterOutage: true}} {
-			_, probes := reopened(c, kind).action.(Probe)
-			if want := c.ProbeAfterOutage && slices.Contains(asks, kind); probes != want {
-				t.Errorf("%v with %+v: probes %t, want %t", kind, c, probes, want)
+			for _, accepted := range []bool{false, true} {
+				_, probes := reopened(c, kind, accepted).action.(Probe)
+				if want := c.ProbeAfterOutage && !accepted && slices.Contains(asks, kind); probes != want {
+					t.Errorf("%v, accepted %t, with %+v: probes %t, want %t", kind, accepted, c, probes, want)
+				}
 			}
 		}
 	}
-	probing := reopened(Config{ProbeAfterOutage: true}, keepwatch.Unreachable)
+	probing := reopened(Config{ProbeAfterOutage: true}, keepwatch.Unreachable, false)
 	if f := probing.Validate(Probed{20}); f == nil || f.Kind != keepwatch.Rewound {
 		t.Errorf("a source below the target's revision: %v", f)
 	}
