@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/keepwatch/keepwatch/source/history/field"
@@ -242,6 +244,27 @@ func (r *restoration) open(one *restored) error {
 	return nil
 }
 
+// servedWithin bounds the wait for a type whose definition was written.
+const servedWithin = 30 * time.Second
+
+// await opens an object's resource when the server serves the type, whose definition was written before. Discovery
+// shows the type earlier than requests for it are answered.
+func (r *restoration) await(ctx context.Context, one *restored) (err error) {
+	const interval = 100 * time.Millisecond
+	_ = wait.PollUntilContextTimeout(ctx, interval, servedWithin, true, func(ctx context.Context) (bool, error) {
+		meta.MaybeResetRESTMapper(r.mapper)
+		if err = r.open(one); err != nil {
+			return false, nil
+		}
+		_, listed := one.resource.List(ctx, metav1.ListOptions{Limit: 1})
+		if apierrors.IsNotFound(listed) {
+			err = listed
+		}
+		return err == nil, nil // whatever else the server says, it serves the type
+	})
+	return err
+}
+
 // exists reports whether a namespace exists, as far as that is known.
 func (r *restoration) exists(ctx context.Context, namespace string) bool {
 	_, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace,
@@ -440,8 +463,7 @@ func (r *restoration) write(ctx context.Context) error {
 	}
 	for _, one := range r.objects {
 		if one.resource == nil {
-			meta.MaybeResetRESTMapper(r.mapper)
-			if err := r.open(one); err != nil {
+			if err := r.await(ctx, one); err != nil {
 				return fmt.Errorf("%s: %w; its definition was written: repeat the command", objectName(one.state), err)
 			}
 		}

@@ -92,6 +92,43 @@ func TestRestoreEndsBesideAPlugin(t *testing.T) {
 	}
 }
 
+// A type whose definition was written is waited for until its requests are answered: discovery shows it earlier.
+func TestRestoreAwaitsATypeThatIsNotServedYet(t *testing.T) {
+	for served, want := range map[int]string{3: "", 1 << 30: "could not find the requested resource"} {
+		synctest.Test(t, func(t *testing.T) {
+			lists := 0
+			client, err := dynamic.NewForConfig(&rest.Config{Host: "http://server", QPS: -1, Transport: transport(
+				func(r *http.Request) (*http.Response, error) {
+					code, body, kind := http.StatusNotFound, "404 page not found", "text/plain"
+					if lists++; lists > served {
+						code, kind = http.StatusOK, "application/json"
+						body = `{"apiVersion":"v1","kind":"ConfigMapList","items":[]}`
+					}
+					return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {kind}},
+						Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+				})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			mapper := meta.NewDefaultRESTMapper(nil)
+			mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+			one, err := newRestored(&sink.State{Resource: "configmaps", UID: "1",
+				Key:    keepwatch.Key{Namespace: "shop", Name: "a"},
+				Object: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"}}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			err = (&restoration{client: client, mapper: mapper}).await(t.Context(), one)
+			after := time.Since(begin)
+			if want == "" && (err != nil || lists != served+1) ||
+				want != "" && (err == nil || !strings.Contains(err.Error(), want) || after != servedWithin) {
+				t.Errorf("after %d lists and %v: %v, want %q", lists, after, err, want)
+			}
+		})
+	}
+}
+
 // A volume and its claim that are restored together find each other: the claim keeps the volume's name, the volume the
 // claim's, and neither has what the binding of then has added.
 func TestRestoreOfAVolumeAndItsClaim(t *testing.T) {
