@@ -150,7 +150,7 @@ test-race:
 	$(GOTEST) -race -short -vet=off -p 4 -parallel 8 -timeout 40m -skip '^Test($(COMPARED))$$' $(RACED)
 
 # One short story a door, against real parts: each sink's server, kube-apiserver, etcd, kubectl, a client of each other language,
-# the browser. Most of the stories wait for the faults that they cause: four of their packages run beside the other parts.
+# the browser. Most of the stories wait for the faults that they cause: three of their packages run beside the other parts.
 # Their servers are programs that they build, of which go's cache of results knows nothing: so -count 1. It knows
 # nothing either of the documents that image's tests read. The longest packages begin.
 STORIES = ./real/conformance ./matrix ./judged ./real/proxy ./compat ./examples/... ./real/apiserver ./deploy ./embedded/kubectl ./embedded/smoke ./envtest \
@@ -163,7 +163,7 @@ LONG = $(subst $(subst ,, ),|,CertificatesInUse DeletionsWithoutProxy DiskFull E
 test-real: peers
 	$(MAKE) --jobs 2 --output-sync=target stories real-parts
 stories:
-	cd test && $(GOTEST) -short -count 1 -vet=off -p 4 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
+	cd test && $(GOTEST) -short -count 1 -vet=off -p 3 -timeout 40m -skip '^Test($(LONG))$$' $(STORIES)
 # Without -short: Postgres and Kafka take part, the judge passes every correct operator, and a storm kills each sink.
 real-parts:
 	$(GOTEST) -timeout 15m -parallel 8 -run '^Test(KindsThatAreNeeded|CorrectTwins)$$' ./server/judge/operators
