@@ -316,7 +316,7 @@ func testGroupsOld(t *testing.T, server *pgtest.Server) {
 		t.Errorf("%d states of the newest format", n)
 	}
 	if got := server.SQL(`SELECT has_table_privilege('old_reader', 'grouped_old.peaks', 'SELECT')`); got != "t" {
-		t.Errorf("who reads the other tables reads the peaks: %s", got)
+		t.Errorf("the role that reads the other tables reads of the peaks: %s", got)
 	}
 	server.SQL(`REVOKE SELECT ON grouped_old.peaks FROM old_reader`)
 	if n := count(); n != 32 {

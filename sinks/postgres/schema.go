@@ -118,7 +118,7 @@ CREATE TABLE peaks (
   revision bigint NOT NULL,
   PRIMARY KEY (resource, seen)
 );
--- Who reads the other tables reads this one.
+-- Roles that read the other tables read this one.
 DO $$ DECLARE reader text; BEGIN
   FOR reader IN SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END FROM pg_class, aclexplode(relacl)
     WHERE oid = 'cursors'::regclass AND privilege_type = 'SELECT' AND grantee <> (SELECT oid FROM pg_roles WHERE rolname = current_user)

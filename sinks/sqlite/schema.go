@@ -118,5 +118,8 @@ CREATE TABLE peaks (
 ) STRICT, WITHOUT ROWID;
 `}
 
+// peaksFormat is the format that has the table peaks.
+const peaksFormat = 8
+
 const createView = `DROP VIEW IF EXISTS "%[1]s"; CREATE VIEW "%[1]s" AS
   SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL AND resource = '%[2]s'`

@@ -265,7 +265,7 @@ func (s *snapshot) PointAt(ctx context.Context, resources []string, at time.Time
 	until := at.UTC().Format(timeFormat)
 	for _, resource := range resources {
 		bound, args := ``, []any{resource, until}
-		if s.format >= 8 { // nothing behind the next peak was stored until then
+		if s.format >= peaksFormat { // nothing behind the next peak was stored until then
 			if err := s.query(ctx, func(row *sql.Rows) error {
 				p, err := scanPoint(row)
 				bound, args = ` AND (%[1]s, %[2]s) <= (?, ?)`, append(args, p.Epoch, int64(p.Revision))

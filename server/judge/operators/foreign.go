@@ -266,7 +266,7 @@ func (r *run) recreateObject(ctx context.Context, n int) error {
 	return r.settleAgain(ctx, n)
 }
 
-// withoutIdentity returns an object as somebody would create it who has saved it before.
+// withoutIdentity returns an object as it is created from a copy that was saved before.
 func withoutIdentity(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {

@@ -239,7 +239,7 @@ type disturbance struct {
 	// withdrawn is true after owner-gone has deleted what its step had created.
 	withdrawn bool
 	over      bool  // the outage
-	late      bool  // the answer to a write is held
+	late      bool  // the answer to a write waits for answerTime
 	err       error // the judge's own
 }
 
@@ -311,7 +311,7 @@ func loseAnswer(d *disturbance, x exchange) {
 	x.abort()
 }
 
-// answerTime is how long the answer of a timeout is held. An API server does so for a minute; many clients wait less.
+// answerTime passes before a timeout is answered. An API server lets a minute pass; many clients wait less.
 const answerTime = 15 * time.Second
 
 // timeOut executes a write, and answers as an API server does that was too slow, if the client still waits for that.

@@ -70,6 +70,25 @@ func TestAuthorizers(t *testing.T) {
 	}
 }
 
+// authorizersOf returns what is known of the authorizers of a server that was ready.
+func authorizersOf(t *testing.T, server *httptest.Server) (*authorizers, *permissions) {
+	t.Helper()
+	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := newProbe(client.RESTClient())
+	if err := probe.ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPermissions(client, probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return newAuthorizers(client, p), p
+}
+
 // What a server has said counts until it refuses to say it, and is ready: one that starts refuses what it will answer.
 func TestAuthorizersOfAServerThatStarts(t *testing.T) {
 	t.Parallel()
@@ -84,21 +103,8 @@ func TestAuthorizersOfAServerThatStarts(t *testing.T) {
 		}
 		_, _ = fmt.Fprint(w, `{}`)
 	}))
-	defer server.Close()
-	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe := newProbe(client.RESTClient())
-	if err := probe.ask(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p, err := newPermissions(client, probe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	a := newAuthorizers(client, p)
+	t.Cleanup(server.Close)
+	a, _ := authorizersOf(t, server)
 	if counts := a.ask(t.Context()); counts != knownFor || a.beyondRoles() {
 		t.Fatalf("the answer counts for %v", counts)
 	}
@@ -125,21 +131,9 @@ func TestRulesThatAreCompleteAgain(t *testing.T) {
 		}
 		_, _ = fmt.Fprintf(w, `{"status":{"incomplete":%v}}`, incomplete.Load())
 	}))
-	defer server.Close()
-	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe := newProbe(client.RESTClient())
-	if err := probe.ask(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p, err := newPermissions(client, probe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	a, found := newAuthorizers(client, p), 0
+	t.Cleanup(server.Close)
+	a, p := authorizersOf(t, server)
+	found := 0
 	p.found = func() { found++ }
 	for i, c := range []struct {
 		incomplete, starts bool
