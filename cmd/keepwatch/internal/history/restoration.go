@@ -41,8 +41,8 @@ type restoration struct {
 	force   bool
 	objects []*restored // owners first
 	byUID   map[types.UID]*restored
-	needed  map[[2]string]bool // the objects of the kinds that others need, by kind and name
-	written atomic.Int64       // of the objects, the first ones
+	needed  map[[2]string]*restored // the objects of the kinds that others need, by kind and name
+	written atomic.Int64            // of the objects, the first ones
 }
 
 // restored is a state that is restored.
@@ -152,11 +152,11 @@ func (r *restoration) sort() {
 		return len(first)
 	}
 	slices.SortStableFunc(r.objects, func(a, b *restored) int { return cmp.Compare(rank(a), rank(b)) })
-	r.byUID, r.needed = map[types.UID]*restored{}, map[[2]string]bool{}
+	r.byUID, r.needed = map[types.UID]*restored{}, map[[2]string]*restored{}
 	for _, one := range r.objects {
 		r.byUID[types.UID(one.state.UID)] = one
 		if slices.Contains(first, one.kind.Kind) {
-			r.needed[[2]string{one.kind.Kind, one.state.Key.Name}] = true
+			r.needed[[2]string{one.kind.Kind, one.state.Key.Name}] = one
 		}
 	}
 	var sorted []*restored
@@ -191,14 +191,15 @@ func (r *restoration) prepare(ctx context.Context) error {
 }
 
 func (r *restoration) prepareOne(ctx context.Context, one *restored) (err error) {
-	one.waits = r.needed[[2]string{"Namespace", one.state.Key.Namespace}] && !r.exists(ctx, one.state.Key.Namespace)
-	if err := r.open(one); meta.IsNoMatchError(err) {
-		if r.needed[[2]string{"CustomResourceDefinition", one.state.Resource}] {
-			one.waits = true
-		} else {
-			one.problems = append(one.problems, fmt.Sprintf("the server does not serve %s", one.kind))
-		}
-	} else if err != nil {
+	one.waits = r.needed[[2]string{"Namespace", one.state.Key.Namespace}] != nil && !r.exists(ctx, one.state.Key.Namespace)
+	definition := r.needed[[2]string{"CustomResourceDefinition", one.state.Resource}]
+	switch err := r.open(one); {
+	case definition != nil && (definition.live == nil || meta.IsNoMatchError(err)):
+		// discovery may show a type for a while whose definition is gone, and one that is there not yet
+		one.waits, one.resource = true, nil
+	case meta.IsNoMatchError(err):
+		one.problems = append(one.problems, fmt.Sprintf("the server does not serve %s", one.kind))
+	case err != nil:
 		return err
 	}
 	if one.resource != nil {
@@ -242,27 +243,6 @@ func (r *restoration) open(one *restored) error {
 		one.resource = r.client.Resource(mapping.Resource).Namespace(one.state.Key.Namespace)
 	}
 	return nil
-}
-
-// servedWithin bounds the wait for a type whose definition was written.
-const servedWithin = 30 * time.Second
-
-// await opens an object's resource when the server serves the type, whose definition was written before. Discovery
-// shows the type earlier than requests for it are answered.
-func (r *restoration) await(ctx context.Context, one *restored) (err error) {
-	const interval = 100 * time.Millisecond
-	_ = wait.PollUntilContextTimeout(ctx, interval, servedWithin, true, func(ctx context.Context) (bool, error) {
-		meta.MaybeResetRESTMapper(r.mapper)
-		if err = r.open(one); err != nil {
-			return false, nil
-		}
-		_, listed := one.resource.List(ctx, metav1.ListOptions{Limit: 1})
-		if apierrors.IsNotFound(listed) {
-			err = listed
-		}
-		return err == nil, nil // whatever else the server says, it serves the type
-	})
-	return err
 }
 
 // exists reports whether a namespace exists, as far as that is known.
@@ -373,7 +353,7 @@ func (r *restoration) prepareVolume(ctx context.Context, one *restored) error {
 	o, err := r.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}).Get(ctx, volume,
 		metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && r.needed[[2]string{"PersistentVolume", volume}]:
+	case apierrors.IsNotFound(err) && r.needed[[2]string{"PersistentVolume", volume}] != nil:
 		return nil // it is written first
 	case apierrors.IsNotFound(err):
 		one.notes = append(one.notes, fmt.Sprintf("its volume %s is gone, and its data: the claim gets a new one", volume))
@@ -462,23 +442,47 @@ func (r *restoration) write(ctx context.Context) error {
 		}
 	}
 	for _, one := range r.objects {
-		if one.resource == nil {
-			if err := r.await(ctx, one); err != nil {
-				return fmt.Errorf("%s: %w; its definition was written: repeat the command", objectName(one.state), err)
-			}
-		}
 		moved, err := one.follow(r.byUID)
 		if err != nil {
 			return err
 		}
-		if one.result == unchanged && !moved {
+		switch {
+		case one.waits:
+			err = r.applyWaiting(ctx, one)
+		case one.result == unchanged && !moved:
 			one.uid = one.live.GetUID()
-		} else if err := r.apply(ctx, one, false); err != nil {
+		default:
+			err = r.apply(ctx, one, false)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", objectName(one.state), err)
 		}
 		r.written.Add(1)
 	}
 	return nil
+}
+
+// servedWithin bounds the wait for a type or a namespace that was written.
+const servedWithin = 30 * time.Second
+
+// applyWaiting applies an object whose definition or namespace was written before. Discovery shows a type earlier than
+// all API servers of a cluster answer requests for it.
+func (r *restoration) applyWaiting(ctx context.Context, one *restored) (err error) {
+	const interval = 100 * time.Millisecond
+	late := wait.PollUntilContextTimeout(ctx, interval, servedWithin, true, func(ctx context.Context) (bool, error) {
+		if one.resource == nil {
+			meta.MaybeResetRESTMapper(r.mapper)
+			if err = r.open(one); err != nil {
+				return false, nil
+			}
+		}
+		err = r.apply(ctx, one, false)
+		return !apierrors.IsNotFound(err), nil
+	})
+	if late != nil && err != nil {
+		return fmt.Errorf("%w; its definition and its namespace were written: repeat the command", err)
+	}
+	return err
 }
 
 // follow gives the owner references the UIDs of the written owners, which byUID has by their UIDs of the past. It

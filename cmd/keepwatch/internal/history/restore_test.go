@@ -92,17 +92,29 @@ func TestRestoreEndsBesideAPlugin(t *testing.T) {
 	}
 }
 
-// A type whose definition was written is waited for until its requests are answered: discovery shows it earlier.
+// An object whose definition is restored is written once its requests are answered. Discovery shows the type before,
+// here also while the definition is gone.
 func TestRestoreAwaitsATypeThatIsNotServedYet(t *testing.T) {
-	for served, want := range map[int]string{3: "", 1 << 30: "could not find the requested resource"} {
+	for refused, want := range map[int]string{3: "", 1 << 30: "could not find the requested resource"} {
 		synctest.Test(t, func(t *testing.T) {
-			lists := 0
+			defined, requests := false, 0
 			client, err := dynamic.NewForConfig(&rest.Config{Host: "http://server", QPS: -1, Transport: transport(
 				func(r *http.Request) (*http.Response, error) {
 					code, body, kind := http.StatusNotFound, "404 page not found", "text/plain"
-					if lists++; lists > served {
-						code, kind = http.StatusOK, "application/json"
-						body = `{"apiVersion":"v1","kind":"ConfigMapList","items":[]}`
+					dry, isPatch := r.URL.Query().Get("dryRun") != "", r.Method == http.MethodPatch
+					switch isDefinition := strings.Contains(r.URL.Path, "customresourcedefinitions"); {
+					case isDefinition && isPatch:
+						code, defined = http.StatusOK, defined || !dry
+						body = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ws.x"}}`
+					case isPatch && dry:
+						t.Error("an object was tried whose definition is gone")
+					case isPatch:
+						if requests++; defined && requests > refused {
+							code, body = http.StatusOK, `{"apiVersion":"x/v1","kind":"W","metadata":{"name":"one"}}`
+						}
+					}
+					if code == http.StatusOK {
+						kind = "application/json"
 					}
 					return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {kind}},
 						Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
@@ -111,19 +123,37 @@ func TestRestoreAwaitsATypeThatIsNotServedYet(t *testing.T) {
 				t.Fatal(err)
 			}
 			mapper := meta.NewDefaultRESTMapper(nil)
-			mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
-			one, err := newRestored(&sink.State{Resource: "configmaps", UID: "1",
-				Key:    keepwatch.Key{Namespace: "shop", Name: "a"},
-				Object: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"}}`)})
-			if err != nil {
+			mapper.Add(schema.GroupVersionKind{Group: "x", Version: "v1", Kind: "W"}, meta.RESTScopeRoot)
+			mapper.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+				meta.RESTScopeRoot)
+			r := &restoration{client: client, mapper: mapper}
+			for _, s := range []*sink.State{
+				{Resource: "ws.x", UID: "1", Key: keepwatch.Key{Name: "one"},
+					Object: []byte(`{"apiVersion":"x/v1","kind":"W","metadata":{"name":"one"}}`)},
+				{Resource: "customresourcedefinitions.apiextensions.k8s.io", UID: "2", Key: keepwatch.Key{Name: "ws.x"}, Object: []byte(
+					`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ws.x"}}`)},
+			} {
+				one, err := newRestored(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.objects = append(r.objects, one)
+			}
+			r.sort()
+			if err := r.prepare(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			for _, one := range r.objects {
+				if one.result != "created" || len(one.problems) > 0 {
+					t.Errorf("%s would be %s, with %q", objectName(one.state), one.result, one.problems)
+				}
+			}
 			begin := time.Now()
-			err = (&restoration{client: client, mapper: mapper}).await(t.Context(), one)
+			err = r.write(t.Context())
 			after := time.Since(begin)
-			if want == "" && (err != nil || lists != served+1) ||
+			if want == "" && (err != nil || requests != refused+1) ||
 				want != "" && (err == nil || !strings.Contains(err.Error(), want) || after != servedWithin) {
-				t.Errorf("after %d lists and %v: %v, want %q", lists, after, err, want)
+				t.Errorf("after %d requests and %v: %v, want %q", requests, after, err, want)
 			}
 		})
 	}
