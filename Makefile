@@ -1,7 +1,7 @@
 # Three tiers of tests: make test for a person, .ci/run for each change, make verify for releases. CONTRIBUTING.md has
 # their times and contents. The other targets are their parts.
 
-.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page published published-page bench bench-store figures bench-record bench-real bench-growth bench-nodes bench-neighbours bench-personal bench-kubernetes bench-sync bench-proxy bench-size bench-testserver bench-judge bench-history compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
+.PHONY: all build man site demo lint test test-race test-real stories real-parts stress mutants verify test-sinks peers clients debian javascript python java rust packages test-packages matrix lost-history matrix-page servers servers-page published published-page bench bench-store figures bench-record bench-real bench-growth bench-informers bench-nodes bench-neighbours bench-personal bench-kubernetes bench-sync bench-proxy bench-size bench-testserver bench-judge bench-history compared sim kubernetes image release test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles pictures require compat tidy storms storm-sinks broker kafka always
 
 # kustomize, a part of kubectl's libraries, could load plugins in Go. A program that can, keeps all exported code of
 # all packages, and needs a C compiler's linker. kubectl's own releases are built in this way, too.
@@ -382,6 +382,10 @@ figures:
 bench-record:
 	for part in real kubernetes proxy sync history; do $(MAKE) bench-$$part ARGS="-figures.record $$part $(ARGS)" || exit 1; done
 	$(MAKE) figures
+
+# Informers beside client-go's. ARGS are flags, such as ARGS='-small -served -pods 250000 -subjects protobuf'.
+bench-informers:
+	cd test && go test ./bench -run '^$$' -bench 'Informers$$' -benchtime 1x -timeout 2h -v -args $(ARGS)
 
 # keepwatch serve and a real kube-apiserver on the contents of one etcd: about half an
 # hour, alone on the machine, with 20 GB of memory. ARGS are flags, such as

@@ -11,21 +11,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/figures"
+	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 var (
-	pods    = flag.Int("pods", fleet, "how many pods informers are measured with")
+	pods    = flag.Int("pods", podsOfFleet, "how many pods informers are measured with")
+	small   = flag.Bool("small", false, "informers are measured with pods of 1.5 KB in place of 9 KB")
+	of      = flag.String("subjects", "", "a regular expression of the informers that are measured, such as protobuf")
+	served  = flag.Bool("served", false, "keepwatch serve serves them, in place of kube-apiserver")
 	writing = flag.Duration("writing", 20*time.Second, "how long informers are sent updates")
 )
 
@@ -49,36 +56,73 @@ var columns = []struct {
 	{"read", "byIndex", "ByIndex µs", 1e-6},
 	{"relist", "seconds", "relist s", 1}, {"relist", "cpu", "CPU s", 1}, {"relist", "growth", "growth %", 0.01},
 	{"relist", "callbacks", "callbacks", 1},
-	{"count", "updates", "updates", 1}, {"count", "p50", "p50 ms", 1e-3}, {"count", "p99", "p99 ms", 1e-3},
+	{"count", "updates", "updates", 1}, {"count", "cpu", "CPU of one µs", 1e-6},
+	{"count", "p50", "p50 ms", 1e-3}, {"count", "p99", "p99 ms", 1e-3},
+}
+
+// recorded are the values that -figures.record stores.
+var recorded = []struct {
+	command, value, measure string
+	unit                    figures.Unit
+}{
+	{"sync", "seconds", "time until synced", figures.Seconds}, {"sync", "cpu", "CPU until synced", figures.Seconds},
+	{"sync", "peak", "peak RSS", figures.Bytes}, {"heap", "perObject", "heap of an object", figures.Bytes},
+	{"relist", "seconds", "time of a relist", figures.Seconds}, {"relist", "cpu", "CPU of a relist", figures.Seconds},
+	{"count", "cpu", "CPU of a change", figures.Seconds},
 }
 
 // BenchmarkInformers compares informers with client-go's on a real kube-apiserver,
 // each in a process of its own: an iteration measures each once, and prints a table
 // of the figures, and one of their ratios to client-go's. See -pods and -writing.
 func BenchmarkInformers(b *testing.B) {
-	server := peer.Kubernetes(b)
-	etcd, err := server.Etcd().Client()
+	wanted := regexp.MustCompile(*of)
+	db := peer.StartEtcd(b)
+	var server *peer.Server
+	if *served {
+		server = peer.ServeOn(b, db)
+	} else {
+		server = peer.KubernetesOn(b, db)
+	}
+	etcd, err := db.Client()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer etcd.Close()
-	if err := load.Fleet(b.Context(), server.Config(), etcd, *pods); err != nil {
+	var edits []func(*corev1.Pod)
+	if *small {
+		edits = append(edits, fleet.Shrink)
+	}
+	if err := load.Fleet(b.Context(), server.Config(), etcd, *pods, edits...); err != nil {
 		b.Fatal(err)
 	}
 	informed := build(b)
 	start(b, informed, server.Kubeconfig(), "direct", "protobuf").ask("sync") // primes the server
 	for b.Loop() {
 		var base map[string]report
-		figures, ratios := &table{}, &table{}
+		absolute, ratios, run := &table{}, &table{}, figures.NewRun("bench-informers", "client-go")
 		for _, s := range subjects {
+			if !wanted.MatchString(s.form) {
+				continue
+			}
 			all := measure(b, start(b, informed, server.Kubeconfig(), s.by, s.form), server)
 			if s.by == "client-go" {
 				base = all
 			}
-			figures.row(s.form+" "+s.by, all, nil)
+			absolute.row(s.form+" "+s.by, all, nil)
 			ratios.row(s.form+" "+s.by, all, base)
+			if s.by == "client-go" {
+				continue
+			}
+			for _, m := range recorded {
+				figure := run.Of(s.form+", "+s.by, m.measure, m.unit)
+				figure.Set(figures.Ours, 0, all[m.command][m.value])
+				figure.Set("client-go", 0, base[m.command][m.value])
+			}
 		}
-		b.Logf("%d pods\n%s\nas a part of client-go's\n%s", *pods, figures, ratios)
+		b.Logf("%d pods\n%s\nas a part of client-go's\n%s", *pods, absolute, ratios)
+		if err := run.Record(); err != nil {
+			b.Error(err)
+		}
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// fleet is the number of pods.
-const fleet = 50_000
+// podsOfFleet is the number of pods.
+const podsOfFleet = 50_000
 
 // BenchmarkWatchFleet compares the cost of reading every pod of a large cluster once:
 // keepwatch watch up to SYNCED, and kubectl get in pages. Run it with -benchtime 3x; an
@@ -30,10 +30,10 @@ func BenchmarkWatchFleet(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer etcd.Close()
-	if err := load.Fleet(b.Context(), server.Config(), etcd, fleet); err != nil {
+	if err := load.Fleet(b.Context(), server.Config(), etcd, podsOfFleet); err != nil {
 		b.Fatal(err)
 	}
-	b.Logf("%d pods made in %v", fleet, time.Since(began).Round(time.Second))
+	b.Logf("%d pods made in %v", podsOfFleet, time.Since(began).Round(time.Second))
 	keepwatch, kubectl := peer.Keepwatch(b), peer.Build(b, peer.Kubectl)
 	contenders := []contender{
 		{"keepwatch watch", keepwatch, []string{"watch", "pods", "-A", "--until-synced"}},
@@ -45,7 +45,7 @@ func BenchmarkWatchFleet(b *testing.B) {
 	contenders[0].run(b, server, 0) // primes the server, whose cache may lack the newest pods for a moment
 	for b.Loop() {
 		for _, c := range contenders {
-			b.Log(c.run(b, server, fleet))
+			b.Log(c.run(b, server, podsOfFleet))
 		}
 	}
 }

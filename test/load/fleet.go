@@ -26,8 +26,8 @@ const (
 
 // Fleet fills a cluster with n pods. It creates the first one, and its status, through the
 // API, so that it has defaults and managed fields as the server makes them. It writes
-// copies of it to etcd, which is a hundred times faster.
-func Fleet(ctx context.Context, config *rest.Config, etcd *clientv3.Client, n int) error {
+// copies of it to etcd, which is a hundred times faster; edits change each copy.
+func Fleet(ctx context.Context, config *rest.Config, etcd *clientv3.Client, n int, edits ...func(*corev1.Pod)) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func Fleet(ctx context.Context, config *rest.Config, etcd *clientv3.Client, n in
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
 	for i := 1; i < n; i += perWrite {
-		group.Go(func() error { return write(ctx, etcd, first, i, min(i+perWrite, n)) })
+		group.Go(func() error { return write(ctx, etcd, first, i, min(i+perWrite, n), edits) })
 	}
 	return group.Wait()
 }
@@ -67,7 +67,8 @@ func board(ctx context.Context, client kubernetes.Interface) (*corev1.Pod, error
 
 // write puts the pods [from, to) under the keys and in the encoding that
 // kube-apiserver uses.
-func write(ctx context.Context, etcd *clientv3.Client, first *corev1.Pod, from, to int) error {
+func write(ctx context.Context, etcd *clientv3.Client, first *corev1.Pod, from, to int,
+	edits []func(*corev1.Pod)) error {
 	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	var puts []clientv3.Op
 	for i := from; i < to; i++ {
@@ -80,6 +81,9 @@ func write(ctx context.Context, etcd *clientv3.Client, first *corev1.Pod, from, 
 		pod.APIVersion, pod.Kind = "v1", "Pod"
 		pod.Status = corev1.PodStatus{}
 		running(pod, i)
+		for _, edit := range edits {
+			edit(pod)
+		}
 		value, err := runtime.Encode(encoder, pod)
 		if err != nil {
 			return err

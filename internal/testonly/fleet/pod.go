@@ -84,6 +84,17 @@ func Pod(i int) *corev1.Pod {
 	return pod
 }
 
+// Shrink makes a pod one of 1.5 KB of JSON: with little of two containers, without managed fields and annotations.
+func Shrink(pod *corev1.Pod) {
+	pod.Annotations, pod.ManagedFields, pod.Spec.Volumes = nil, nil, nil
+	pod.Spec.Containers, pod.Status.ContainerStatuses = pod.Spec.Containers[:2], pod.Status.ContainerStatuses[:2]
+	for i, c := range pod.Spec.Containers {
+		pod.Spec.Containers[i] = corev1.Container{Name: c.Name, Image: c.Image}
+		of := &pod.Status.ContainerStatuses[i]
+		*of = corev1.ContainerStatus{Name: c.Name, Ready: true, ContainerID: of.ContainerID}
+	}
+}
+
 // fieldsV1 returns fields from their JSON. metav1.NewFieldsV1 is not in older versions.
 func fieldsV1(text string) *metav1.FieldsV1 {
 	f := &metav1.FieldsV1{}

@@ -30,7 +30,8 @@ type subject struct {
 	wire      *wire
 	informers []cache.SharedIndexInformer
 	handlers  []*handler
-	base      uint64 // of the heap, before the start
+	base      uint64        // of the heap, before the start
+	counted   time.Duration // of processor time, at the last count
 }
 
 // stamp is the annotation with the time of an update.
@@ -204,7 +205,7 @@ func (w *wire) ended() int {
 	return w.settled
 }
 
-// count returns the number of stamped updates since its last call, and their latencies.
+// count returns the number of stamped updates since its last call, their latencies and the processor time of one.
 func (s *subject) count(context.Context) (report, error) {
 	var late []time.Duration
 	for _, h := range s.handlers {
@@ -212,7 +213,10 @@ func (s *subject) count(context.Context) (report, error) {
 	}
 	slices.Sort(late)
 	r := report{"updates": float64(len(late))}
+	spent := s.counted
+	s.counted = cpuTime()
 	if len(late) > 0 {
+		r["cpu"] = (s.counted - spent).Seconds() / float64(len(late))
 		r["p50"] = late[len(late)/2].Seconds()
 		r["p99"] = late[len(late)*99/100].Seconds()
 	}

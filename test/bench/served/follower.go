@@ -29,6 +29,7 @@ type counts struct {
 type rawWatcher struct {
 	shared    *sharedLink
 	counts    *counts
+	path      string       // of a list of what it watches
 	delivered atomic.Int64 // the revision of the last event
 	// What follows is the connection's until an answer is done.
 	cursor  string // the revision to resume at
@@ -58,7 +59,7 @@ func (w *rawWatcher) watch(ctx context.Context) bool {
 		return true
 	}
 	w.partial, w.failed, w.expired = w.partial[:0], false, false
-	answer, err := l.Get(wire.Request{Path: watchPath(w.cursor), Accept: asJSON, Data: w.read})
+	answer, err := l.Get(wire.Request{Path: watchOf(w.path, w.cursor), Accept: asJSON, Data: w.read})
 	if err != nil {
 		return pause(ctx, retryInterval) == nil // the connection ends
 	}

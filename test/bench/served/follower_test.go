@@ -71,7 +71,7 @@ func TestRawWatcherBeginsAnew(t *testing.T) {
 	line := &sharedLink{subject: &subject{endpoint: wire.Endpoint{Address: server.Listener.Addr().String(),
 		TLS: &tls.Config{RootCAs: roots}}}}
 	defer line.close()
-	w := &rawWatcher{shared: line, counts: &counts{}, cursor: "17"}
+	w := &rawWatcher{shared: line, counts: &counts{}, path: allPods, cursor: "17"}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx) })

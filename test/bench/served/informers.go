@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informer is client-go's informer of all pods. It stores only the metadata that it needs,
+// informer is client-go's informer of pods. It stores only the metadata that it needs,
 // so that many fit into a process.
 type informer struct {
 	cache.SharedIndexInformer
@@ -26,7 +26,7 @@ type informer struct {
 	revision  atomic.Int64
 }
 
-func newInformer(config *rest.Config, counts *counts) (*informer, error) {
+func newInformer(config *rest.Config, namespace string, counts *counts) (*informer, error) {
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+
 		runtime.ContentTypeJSON
 	config.Dial = (&net.Dialer{}).DialContext // a connection of its own, as each process has
@@ -41,7 +41,7 @@ func newInformer(config *rest.Config, counts *counts) (*informer, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "", fields.Everything())
+	pods := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
 	inf.SharedIndexInformer = cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, nil)
 	if err := inf.SetTransform(metadataOnly); err != nil {
 		return nil, err

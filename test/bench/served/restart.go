@@ -13,15 +13,27 @@ import (
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
-// restartClients are those that follow all pods while a server is restarted.
-type restartClients struct{ informers, watchers int }
+// restartClients are those that follow pods while a server is restarted: all, or those of a namespace each, in turns.
+type restartClients struct{ informers, watchers, namespaces int }
 
-func (c restartClients) row() string {
-	return fmt.Sprintf("restart with %d informers and %d watchers", c.informers, c.watchers)
+// namespace returns that of client i, or all.
+func (c restartClients) namespace(i int) string {
+	if c.namespaces == 0 {
+		return ""
+	}
+	return fmt.Sprintf("team-%03d", i%c.namespaces)
 }
 
-// serveRestart are the clients of keepwatch serve.
-var serveRestart = restartClients{informers: 20, watchers: 1000}
+func (c restartClients) row() string {
+	row := fmt.Sprintf("restart with %d informers and %d watchers", c.informers, c.watchers)
+	if c.namespaces > 0 {
+		row += fmt.Sprintf(" of %d namespaces", c.namespaces)
+	}
+	return row
+}
+
+// rate is the number of updates a second. A client that receives one is live; each namespace has one in two seconds.
+func (c restartClients) rate() int { return max(5, c.namespaces/2) }
 
 // What is measured of a restart. Times are since the new process was started.
 const (
@@ -32,12 +44,16 @@ const (
 	initialStreams = "initial-event streams asked for"
 )
 
-const (
-	// restartRate is the number of updates a second. A client that receives one is live.
-	restartRate = 5
-	// restartDeadline is how long they have.
-	restartDeadline = 4 * time.Minute
-)
+// within is the target for the last of them.
+func (c restartClients) within() time.Duration {
+	if c.namespaces > 0 {
+		return 10 * time.Second
+	}
+	return 3 * time.Second
+}
+
+// restartDeadline is how long they have.
+const restartDeadline = 4 * time.Minute
 
 // clients are all clients that follow the server.
 type clients struct {
@@ -60,7 +76,7 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer, of re
 		return err
 	}
 	r.Progress("%s: %s: all connected", s.by, of.row())
-	stop := w.keepWriting(ctx, restartRate)
+	stop := w.keepWriting(ctx, of.rate())
 	defer func() {
 		if failed := stop(); err == nil {
 			err = failed
@@ -133,8 +149,8 @@ func lastOf(measure string, at []time.Duration) Figure {
 func (a *clients) start(ctx context.Context, s *Server, of restartClients) error {
 	// Each informer uses a core while it lists.
 	const atOnce = 4
-	for range of.informers {
-		inf, err := newInformer(s.Config(), &a.counts)
+	for i := range of.informers {
+		inf, err := newInformer(s.Config(), of.namespace(i), &a.counts)
 		if err != nil {
 			return err
 		}
@@ -159,7 +175,8 @@ func (a *clients) start(ctx context.Context, s *Server, of restartClients) error
 		if i%wire.Streams == 0 {
 			a.links = append(a.links, &sharedLink{subject: &s.subject})
 		}
-		w := &rawWatcher{shared: a.links[len(a.links)-1], counts: &a.counts, cursor: newest}
+		w := &rawWatcher{shared: a.links[len(a.links)-1], counts: &a.counts, cursor: newest,
+			path: podsOf(of.namespace(i))}
 		a.watchers = append(a.watchers, w)
 		a.running.Go(func() { w.run(ctx) })
 	}

@@ -16,7 +16,8 @@ type Scale struct {
 	Idle    int           // watchers
 	Writing time.Duration // of a fan-out
 	Storm   Storm
-	Writes  int // of each kind, by each number of writers
+	Restart restartClients // of keepwatch serve
+	Writes  int            // of each kind, by each number of writers
 	// Forwarded is the number of requests of each kind that a proxy forwards.
 	Forwarded int
 	Rows      *regexp.Regexp // that are measured
@@ -84,8 +85,8 @@ func (s *Server) reads(r *Report, w *Writer, scale Scale) []step {
 // overload is a restart with many clients, and many lists at once.
 func (s *Server) overload(r *Report, w *Writer, scale Scale) []step {
 	kill := func() error { s.Kill(); return nil }
-	steps := []step{{serveRestart.row(), func(ctx context.Context) error {
-		return s.measureRestart(ctx, r, w, serveRestart, kill, s.Restart)
+	steps := []step{{scale.Restart.row(), func(ctx context.Context) error {
+		return s.measureRestart(ctx, r, w, scale.Restart, kill, s.Restart)
 	}}}
 	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		steps = append(steps, step{stormRow(scale.Storm.Lists, l), func(ctx context.Context) error {

@@ -12,8 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/testonly/fleet"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -22,6 +24,7 @@ func TestMain(m *testing.M) { peer.Main(m) }
 
 var (
 	pods       = flag.Int("pods", 50_000, "how many pods there are")
+	small      = flag.Bool("small", false, "pods of 1.5 KB in place of 9 KB")
 	configMaps = flag.Int("configmaps", 10_000, "how many config maps there are")
 	idle       = flag.Int("idle", 5000, "how many watchers are idle")
 	writing    = flag.Duration("writing", 10*time.Second, "how long each fan-out is written to")
@@ -35,8 +38,11 @@ var (
 	growing    = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
 	serveFlags = flag.String("serve", "",
 		"more flags of keepwatch serve or keepwatch-apiserver, such as --watch-history=512Mi")
-	nodes = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
-	limit = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
+	informers   = flag.Int("informers", 20, "how many informers follow a restart of keepwatch serve")
+	watchers    = flag.Int("watchers", 1000, "how many watchers follow a restart of keepwatch serve")
+	byNamespace = flag.Bool("by-namespace", false, "clients of a restart follow a namespace each, in place of everything")
+	nodes       = flag.String("nodes", "100,1000,10000", "how many watchers by node there are, in rising order")
+	limit       = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
 func scale(b *testing.B) Scale {
@@ -47,8 +53,17 @@ func scale(b *testing.B) Scale {
 	}
 	return Scale{
 		Pods: *pods, Idle: *idle, Writing: *writing, Writes: *writes, Forwarded: *forwarded, Rows: only,
-		Storm: Storm{Lists: *concurrent, MemoryLimit: int64(*limit * (1 << 30))},
+		Restart: restartClients{*informers, *watchers, namespaces()},
+		Storm:   Storm{Lists: *concurrent, MemoryLimit: int64(*limit * (1 << 30))},
 	}
+}
+
+// namespaces is how many a fleet has whose namespaces are followed, or 0.
+func namespaces() int {
+	if !*byNamespace {
+		return 0
+	}
+	return (*pods + 999) / 1000
 }
 
 func newReport(peers ...Contender) *Report {
@@ -70,7 +85,8 @@ func compareServe(b *testing.B, scale Scale) {
 	etcd := peer.StartEtcd(b)
 	kubernetes := peer.KubernetesOn(b, etcd)
 	writer := fill(b, report, kubernetes, scale)
-	defer printTable(b, report, scale, "bench-real", ServeTargets(scale.Storm.Lists)) // also if a step fails
+	targets := ServeTargets(scale.Storm.Lists, scale.Restart)
+	defer printTable(b, report, scale, "bench-real", targets) // also if a step fails
 	measure := func(by Contender, api *peer.Server) {
 		server, err := NewServer(by, api, 3)
 		if err != nil {
@@ -285,13 +301,17 @@ func fill(b *testing.B, report *Report, server *peer.Server, scale Scale) *Write
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { client.Close() })
-	if err := load.Fleet(ctx, server.Config(), client, scale.Pods); err != nil {
+	var edits []func(*corev1.Pod)
+	if *small {
+		edits = append(edits, fleet.Shrink)
+	}
+	if err := load.Fleet(ctx, server.Config(), client, scale.Pods, edits...); err != nil {
 		b.Fatal(err)
 	}
 	if err := WriteConfigMaps(ctx, client, *configMaps); err != nil {
 		b.Fatal(err)
 	}
-	writer, err := NewWriter(ctx, client, 500)
+	writer, err := NewWriter(ctx, client, max(500, namespaces()))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 // waitForPods waits until the server answers from its own memory with etcd's current
 // state. A server that only reports that it is ready cannot do that.
 func (s *Server) waitForPods(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	etcd, err := s.Etcd().Client()
 	if err != nil {
@@ -171,6 +171,16 @@ func (s *Server) live(ctx context.Context) (float64, error) {
 	return heap + stack, nil
 }
 
-func watchPath(revision string) string {
-	return allPods + "?watch=true&timeoutSeconds=3600&resourceVersion=" + revision
+func watchPath(revision string) string { return watchOf(allPods, revision) }
+
+// podsOf is the path of the list of a namespace's pods, or of all.
+func podsOf(namespace string) string {
+	if namespace == "" {
+		return allPods
+	}
+	return "/api/v1/namespaces/" + namespace + "/pods"
+}
+
+func watchOf(path, revision string) string {
+	return path + "?watch=true&timeoutSeconds=3600&resourceVersion=" + revision
 }

@@ -100,8 +100,8 @@ func (r *Report) keptUp(by Contender, row string) bool {
 	return r.value(by, row, cutOff) == 0 && r.value(by, row, behind) <= 3
 }
 
-// ServeTargets returns the targets of keepwatch serve, for concurrent lists at a time.
-func ServeTargets(concurrent int) []Target {
+// ServeTargets returns the targets of keepwatch serve, for concurrent lists at a time, and the clients of a restart.
+func ServeTargets(concurrent int, restart restartClients) []Target {
 	const mb = 1e6
 	all := []Target{
 		part(listJSON.Row, wallTime, KubeAPIServer, 1.0/8), part(listJSON.Row, wallTime, PlainGo, 1.3),
@@ -118,9 +118,9 @@ func ServeTargets(concurrent int) []Target {
 		part(startRow, toReady, KubeAPIServer, 0.4), part(startRow, resident, KubeAPIServer, 0.35),
 		part(warmRow, resident, KubeAPIServer, 0.35),
 		atMost(idleRow, perWatcher, figures.Bytes, 12_000),
-		exactly(serveRestart.row(), liveAgain, serveRestart.informers+serveRestart.watchers),
-		atMost(serveRestart.row(), lastLive, figures.Seconds, (3 * time.Second).Seconds()),
-		exactly(serveRestart.row(), listsAgain, 0), exactly(serveRestart.row(), initialStreams, 0),
+		exactly(restart.row(), liveAgain, restart.informers+restart.watchers),
+		atMost(restart.row(), lastLive, figures.Seconds, restart.within().Seconds()),
+		exactly(restart.row(), listsAgain, 0), exactly(restart.row(), initialStreams, 0),
 	}
 	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		row := stormRow(concurrent, l)

@@ -34,11 +34,14 @@ const (
 	placeholder   = "PLACEHOLDER"
 )
 
-// newCluster returns a cluster of pods as large clusters have them, without changes.
-func newCluster(pods int) (*cluster, error) {
+// newCluster returns a cluster of pods as large clusters have them, or small ones, without changes.
+func newCluster(pods int, small bool) (*cluster, error) {
 	c := &cluster{pods: pods}
 	for i := range distinct {
 		object := fleet.Pod(i)
+		if small {
+			fleet.Shrink(object)
+		}
 		object.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 		object.Name, object.Namespace, object.UID, object.ResourceVersion = placeholder, placeholder, placeholder, placeholder
 		text, err := json.Marshal(object)

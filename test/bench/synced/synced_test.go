@@ -24,6 +24,7 @@ import (
 
 var (
 	podsFlag    = flag.Int("synced.pods", 50_000, "how many pods are listed")
+	smallFlag   = flag.Bool("synced.small", false, "pods of 1.5 KB in place of 9 KB")
 	changesFlag = flag.Int("synced.changes", 100_000, "how many changes of them follow")
 	sinksFlag   = flag.String("synced.sinks", ".", "a regular expression of the sinks that are measured")
 	serveFlag   = flag.Bool("synced.serve", true, "measure the list of keepwatch serve, too")
@@ -41,7 +42,7 @@ func BenchmarkSync(b *testing.B) {
 	if *serveFlag {
 		served = serve(b, *podsFlag)
 	}
-	prepared, err := newCluster(*podsFlag)
+	prepared, err := newCluster(*podsFlag, *smallFlag)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -149,6 +150,9 @@ func serve(b *testing.B, pods int) string {
 	for i := range pods {
 		group.Go(func() error {
 			pod := fleet.Pod(i)
+			if *smallFlag {
+				fleet.Shrink(pod)
+			}
 			_, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 			return err
 		})
