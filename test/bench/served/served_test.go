@@ -34,7 +34,9 @@ var (
 	forwarded = flag.Int("forwarded", 500, "how many requests of each kind a proxy forwards")
 	rounds    = flag.Int("rounds", 3,
 		"how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
-	rows       = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
+	rows     = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
+	peerRows = flag.String("peer-rows", "", "regular expression of the rows in which kube-apiserver is measured beside "+
+		"keepwatch serve (default those of -rows, and plain Go, too)")
 	growing    = flag.String("growth", "10000,40000,160000", "how many objects a collection has, in rising order")
 	serveFlags = flag.String("serve", "",
 		"more flags of keepwatch serve or keepwatch-apiserver, such as --watch-history=512Mi")
@@ -87,21 +89,28 @@ func compareServe(b *testing.B, scale Scale) {
 	writer := fill(b, report, kubernetes, scale)
 	targets := ServeTargets(scale.Storm.Lists, scale.Restart)
 	defer printTable(b, report, scale, "bench-real", targets) // also if a step fails
-	measure := func(by Contender, api *peer.Server) {
+	rowsOfPeer := scale.Rows
+	if *peerRows != "" {
+		rowsOfPeer = regexp.MustCompile(*peerRows)
+	}
+	measure := func(by Contender, api *peer.Server, rows *regexp.Regexp) {
 		server, err := NewServer(by, api, 3)
 		if err != nil {
 			b.Fatal(err)
 		}
 		steps := append(server.reads(report, writer, scale), server.overload(report, writer, scale)...)
-		if err := report.Run(ctx, server, steps, scale.Rows); err != nil {
+		if err := report.Run(ctx, server, steps, rows); err != nil {
 			b.Fatal(err)
 		}
 	}
-	measure(KubeAPIServer, kubernetes)
+	measure(KubeAPIServer, kubernetes, rowsOfPeer)
 	kubernetes.Kill()
 
 	keepwatch := peer.ServeOn(b, etcd, strings.Fields(*serveFlags)...)
-	measure(Keepwatch, keepwatch)
+	measure(Keepwatch, keepwatch, scale.Rows)
+	if *peerRows != "" {
+		return
+	}
 	bodies, err := SaveBodies(ctx, keepwatch, b.TempDir())
 	if err != nil {
 		b.Fatal(err)
