@@ -22,6 +22,13 @@ func BenchmarkStart(b *testing.B) {
 			return must(apiruntime.Encode(corePods{}.codec(), fleet.Pod(i)))(b)
 		})
 	})
+	b.Run("small=200000", func(b *testing.B) {
+		benchmarkStart(b, 200_000, corePods{}, func(i int) []byte {
+			pod := fleet.Pod(i)
+			fleet.Shrink(pod)
+			return must(apiruntime.Encode(corePods{}.codec(), pod))(b)
+		})
+	})
 	b.Run("custom=10000", func(b *testing.B) {
 		benchmarkStart(b, 10_000, widgets{}, func(i int) []byte {
 			pod := fleet.Pod(i)

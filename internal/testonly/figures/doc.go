@@ -10,5 +10,7 @@
 //	unit.go      units and their formats
 //	table.go     a run as a table
 //	packages.go  what the tests of each package went through: runs beside busy loops, and mutants
+//	goals.go     a table of goals, with figures of other tables
+//	million.go   the goals for a million objects
 //	page.go      which table stands on which page, and the markers around it
 package figures

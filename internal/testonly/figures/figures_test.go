@@ -48,6 +48,57 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestGoals checks that the table of goals has the figures of the tables that it shows, which are written before it.
+func TestGoals(t *testing.T) {
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := goalTable(dir, million)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := place{page: performance, name: "goals"}
+	isWritten(t, dir, p, func(text string) (string, error) { return p.replace(text, lines) })
+}
+
+func TestGoalTable(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte(`# A
+
+| what | x | y |
+|---|---|---|
+| one | 1× | 2× |
+
+behind
+
+| what | n | x | y |
+|---|---|---|---|
+| one | 1 | 4 → 2, **0.5×** | – |
+| one | 2 | 3 s | – |
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	at := page{"a.md", "behind", "[a](a.md)"}
+	got, err := goalTable(dir, []goal{{"row", "fast", []shown{
+		{"first", at, "one", "x", 0.5}, {"", at, "one", "x", 0.4}, {"second", at, "one | 2", "x", 0}}, "why"}})
+	if want := `| row | goal | figures | where | reached, or what holds it |
+|---|---|---|---|---|
+| row | fast | first 0.5×; **0.5×**; second 3 s | [a](a.md) | why |
+`; err != nil || got != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+	for name, s := range map[string]shown{
+		"no page": {at: page{file: "b.md"}}, "no place": {at: page{"a.md", "nowhere", ""}},
+		"no row": {at: at, row: "two", column: "x"}, "no column": {at: at, row: "one", column: "z"},
+		"no ratio": {at: at, row: "one | 2", column: "x", most: 1},
+	} {
+		if got, err := goalTable(dir, []goal{{row: name, shown: []shown{s}}}); err == nil {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // isWritten checks that a page has the table that write writes into it, or writes it.
 func isWritten(t *testing.T, dir string, p place, write func(text string) (string, error)) {
 	t.Helper()

@@ -77,9 +77,16 @@ var places = []place{
 		column{"of a list as JSON", "CPU of the first list as JSON", ""}, column{"… again", "CPU of a list as JSON", ""},
 		column{"of a list as protobuf", "CPU of the first list as protobuf", ""},
 		column{"… again", "CPU of a list as protobuf", ""}, column{"disk", "disk", ""})},
+	{growthPage, "small-sync", "sync-million", false, smallSinks},
 	{growthPage, "overload", "fanout", false, overload},
 	{growthPage, "overload-history", "fanout-history", false, overload},
 }
+
+// smallSinks has the sinks of keepwatch sync with small objects.
+var smallSinks = byRow("sink", named(""), column{"first list", "first list", ""},
+	column{"… of its CPU", "first list, of the command's CPU", ""}, column{"changes", "changes", ""},
+	column{"… of its CPU", "changes, of the command's CPU", ""}, column{"peak memory", "peak RSS", ""},
+	column{"own", "peak RSS without pages of files", ""})
 
 var idleWatchers = byRow("", named("^idle"), column{"memory of one", "memory per watcher", "upstream"},
 	column{"time to open one", "time to open one", "upstream"})
