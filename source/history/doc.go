@@ -30,7 +30,9 @@
 //	difference.go  a resource at a moment, also as what differs from another one
 //	clock.go    times that are not known since the clock was ahead
 //	latest.go   whether there is more, for all replays at once
-//	reported.go  what Events of Kubernetes say about an object, beside its states
+//	reported.go  what Events of Kubernetes say about an object
+//	ended.go     whether they have expired or were deleted
+//	beside.go    the state of an object when an Event about it was written
 //	timeline.go  what has happened to objects between two moments, without their contents
 //	revision.go  the last state of a deleted object
 package history
