@@ -14,6 +14,12 @@ func (s *Sink) SetSweep(rows int) { s.sweep = rows }
 // SetPeaks replaces the number of changes of a resource between peaks.
 func (s *Sink) SetPeaks(every int) { s.peaks.Every = every }
 
+// SetFill replaces fillRows.
+func (s *Sink) SetFill(rows int) { s.peaks.Rows = rows }
+
+// Filling reports whether the peaks of an earlier version are not complete.
+func (s *Sink) Filling() bool { return s.peaks.Filling(time.Now()) != nil }
+
 // SetGroup replaces wholeTime, fewStates and minGroupBytes.
 func (s *Sink) SetGroup(whole time.Duration, few, least int) {
 	s.grouper.whole, s.grouper.few, s.grouper.least = whole, few, least

@@ -55,6 +55,7 @@ func testHistory(t *testing.T, server *pgtest.Server) {
 	if n := server.SQL(`SELECT count(*) > 0 FROM history_points.peaks`); n != "t" {
 		t.Errorf("peaks: %s", n)
 	}
+	testFillPeaks(t, server)
 	gaps := server.URL("history_gaps")
 	t.Run("gaps", func(t *testing.T) {
 		sinktest.TestGapTimes(t, postgres.New(gaps, postgres.Options{}), snapshotOf(t, gaps))
@@ -403,5 +404,34 @@ func testNoHistory(t *testing.T, server *pgtest.Server) {
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", name, fmt.Sprint(err), row.want)
 		}
+	}
+}
+
+// testFillPeaks fills the peaks of tables of format 9, a few rows with each batch, by a clock that jumps. No peak is
+// untrue at any time, and a process that continues reads a few rows again.
+func testFillPeaks(t *testing.T, server *pgtest.Server) {
+	url := server.URL("history_fill")
+	s := postgres.New(url, postgres.Options{})
+	s.SetPeaks(5)
+	s.SetFill(7)
+	db := read(t, url)
+	count := func(query string) (n int) {
+		t.Helper()
+		if err := db.QueryRow(query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	sinktest.TestFillPeaks(t, s, rand.Uint64(), snapshotOf(t, url),
+		func() { server.SQL(`DROP TABLE history_fill.peaks; UPDATE history_fill.keepwatch SET format = 9`) },
+		func() {
+			if n := count(`SELECT count(*) FROM peaks p JOIN states s ON s.resource = p.resource
+				WHERE s.seen_from < p.seen AND (s.epoch, s.valid_from) > (p.epoch, p.revision)
+					OR s.seen_to < p.seen AND (s.to_epoch, s.valid_to) > (p.epoch, p.revision)`); n > 0 {
+				t.Fatalf("%d peaks are untrue", n)
+			}
+		})
+	if peaks, states := count(`SELECT count(*) FROM peaks`), count(`SELECT count(*) FROM states`); peaks < states/20 {
+		t.Errorf("%d peaks of %d states", peaks, states)
 	}
 }

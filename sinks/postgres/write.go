@@ -106,6 +106,9 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 			err = s.storePeaks(ctx, tx, due, batch.Time)
 		}
 		if err == nil {
+			err = s.fillPeaks(ctx, tx, batch.Time)
+		}
+		if err == nil {
 			expired, err = s.expire(ctx, tx, batch.Time, messages)
 		}
 		if err == nil {

@@ -17,6 +17,12 @@ func (s *Sink) SetCompress(whole time.Duration, least int) { s.whole, s.least = 
 // SetPeaks replaces the number of changes of a resource between peaks.
 func (s *Sink) SetPeaks(every int) { s.peaks.Every = every }
 
+// SetFill replaces fillRows.
+func (s *Sink) SetFill(rows int) { s.peaks.Rows = rows }
+
+// Filling reports whether the peaks of an earlier version are not complete.
+func (s *Sink) Filling() bool { return s.peaks.Filling(time.Now()) != nil }
+
 // SetLog replaces logBytes.
 func (s *Sink) SetLog(bytes int64) { s.log.bound = bytes }
 

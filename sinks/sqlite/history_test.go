@@ -381,3 +381,39 @@ func TestPointAt(t *testing.T) {
 		}
 	}
 }
+
+// untrue counts peaks after which something is that was stored before them.
+const untrue = `SELECT count(*) FROM peaks p JOIN states s ON s.resource = p.resource
+	WHERE s.seen_from < p.seen AND (s.epoch, s.valid_from) > (p.epoch, p.revision)
+		OR s.seen_to < p.seen AND (s.to_epoch, s.valid_to) > (p.epoch, p.revision)`
+
+// TestFillPeaks fills the peaks of a file of format 7, a few rows with each batch, by a clock that jumps. No peak is
+// untrue at any time, and a process that continues reads a few rows again.
+func TestFillPeaks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := sqlite.New(path, sqlite.Options{})
+	s.SetPeaks(5)
+	s.SetFill(7)
+	db := read(t, path)
+	count := func(query string) (n int) {
+		t.Helper()
+		if err := db.QueryRow(query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	sinktest.TestFillPeaks(t, s, rand.Uint64(), func(read func(sink.Snapshot) error) { snapshot(t, path, read) },
+		func() {
+			if _, err := db.Exec(`DROP TABLE peaks; UPDATE keepwatch SET format = 7`); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() {
+			if n := count(untrue); n > 0 {
+				t.Fatalf("%d peaks are untrue", n)
+			}
+		})
+	if peaks, states := count(`SELECT count(*) FROM peaks`), count(`SELECT count(*) FROM states`); peaks < states/20 {
+		t.Errorf("%d peaks of %d states", peaks, states)
+	}
+}

@@ -81,10 +81,13 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 				due = append(due, id.Resource)
 			}
 		}
-		err := s.storePeaks(ctx, due, batch.Time)
-		if err != nil {
+		if err := s.storePeaks(ctx, due, batch.Time); err != nil {
 			return err
 		}
+		if err := s.fillPeaks(ctx, batch.Time); err != nil {
+			return err
+		}
+		var err error
 		expired, err = s.expire(ctx, batch.Time, messages, bytes)
 		return err
 	})

@@ -16,5 +16,6 @@
 //	apply.go   the state again
 //	clock.go   how much time has passed, for retention and thinning
 //	peaks.go   by what the point of a time is found among few rows
+//	fill.go    those of states that a version without them has stored
 //	schema.go  the names of views, and of streams in the tables
 package history

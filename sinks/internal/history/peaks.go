@@ -11,17 +11,25 @@ type Peaks struct {
 	since map[string]int
 	// newest is the time of the newest peak. A batch with an earlier time ends those after it, since it may exceed them.
 	newest time.Time
+	// Rows is how many rows are read with each batch for the peaks of what a version without them has stored.
+	Rows  int
+	fills []*Fill // that are not complete
 }
 
 // peakEvery makes a thousandth of the rows of states, and a read of a millisecond.
 const peakEvery = 1000
 
+// fillRows are read in some hundredths of a second.
+const fillRows = 10_000
+
 // NewPeaks returns the peaks of a database that nothing is known of.
-func NewPeaks() Peaks { return Peaks{Every: peakEvery} }
+func NewPeaks() Peaks { return Peaks{Every: peakEvery, Rows: fillRows} }
 
 // Load begins with what a database has. The next change of each resource stores a peak: how many there were since the
-// last one is not known.
-func (p *Peaks) Load(newest time.Time) { p.since, p.newest = map[string]int{}, newest }
+// last one is not known. fills are of all resources whose history has begun.
+func (p *Peaks) Load(newest time.Time, fills []*Fill) {
+	p.since, p.newest, p.fills = map[string]int{}, newest, fills
+}
 
 // Add counts the changes of a resource in a batch with a time. It reports whether its peak is to be stored.
 func (p *Peaks) Add(resource string, changes Changes) bool {
@@ -43,3 +51,16 @@ func (p *Peaks) Exceeded(now time.Time) bool { return now.Before(p.newest) }
 
 // Stored is called when a batch was stored, with its peaks.
 func (p *Peaks) Stored(now time.Time) { p.newest = now }
+
+// Filling returns the search that continues with a batch, whose rows and peaks are written. It returns nil if all are
+// complete.
+func (p *Peaks) Filling(now time.Time) *Fill {
+	if len(p.fills) == 0 {
+		return nil
+	}
+	p.fills[0].reach(now)
+	return p.fills[0]
+}
+
+// Filled is called when the search that Filling has returned is complete.
+func (p *Peaks) Filled() { p.fills = p.fills[1:] }

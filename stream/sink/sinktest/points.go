@@ -18,36 +18,77 @@ import (
 // new. It may delete what has ended.
 func TestPointAt(t *testing.T, s sink.Sink, seed uint64, snapshot func(read func(sink.Snapshot) error)) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 0))
-	w := &clockWriter{t: t, sink: s, random: r, now: time.Now().UTC().Truncate(time.Millisecond).Add(-72 * time.Hour)}
-	for _, namespace := range []string{"first", "second"} {
-		w.streams = append(w.streams, &clockStream{objects: map[string]keepwatch.Revision{}, Stream: sink.Stream{
-			ID: stream.Identity{Resource: "pods", Namespace: namespace, Cluster: stream.Cluster{UID: "test"}}}})
-	}
-	w.open()
-	t.Cleanup(func() { s.Close() })
+	w := newClockWriter(t, s, seed)
 	for range 15 {
 		for range 20 {
 			w.step()
 		}
-		snapshot(func(tables sink.Snapshot) error {
-			var states []sink.State
-			if err := tables.States(t.Context(), sink.StateQuery{Resource: "pods"}, func(s sink.State) error {
-				states = append(states, s)
-				return nil
-			}); err != nil {
-				return err
-			}
-			for range 40 {
-				at := w.times[r.IntN(len(w.times))].Add(time.Duration(r.IntN(3)-1) * time.Millisecond)
-				want := pointAt(states, at)
-				if got, err := tables.PointAt(t.Context(), []string{"pods", "others"}, at); err != nil || got != want {
-					t.Fatalf("seed %d: at %v of %d states: %v, %v, want %v", seed, at, len(states), got, err, want)
-				}
-			}
-			return nil
-		})
+		w.compare(snapshot)
 	}
+}
+
+// FilledSink is a sink that fills the peaks of an earlier version.
+type FilledSink interface {
+	sink.Sink
+	// Filling reports whether they are not complete.
+	Filling() bool
+}
+
+// TestFillPeaks does as TestPointAt, in tables that forget makes those of a version without peaks, several times. The
+// sink is closed and opened again while it fills them. check is called after some batches.
+func TestFillPeaks(t *testing.T, s FilledSink, seed uint64, snapshot func(read func(sink.Snapshot) error),
+	forget, check func()) {
+	t.Helper()
+	w := newClockWriter(t, s, seed)
+	closed := func() {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		for range 100 {
+			w.step()
+		}
+		closed()
+		forget()
+		w.open()
+		steps := 0
+		for ; s.Filling(); steps++ {
+			if steps == 5_000 {
+				t.Fatalf("seed %d: it is not complete after %d batches", seed, steps)
+			}
+			w.step()
+			if steps%4 == 0 {
+				check()
+				w.compare(snapshot)
+			}
+		}
+		if steps < 10 {
+			t.Errorf("seed %d: it is complete after %d batches", seed, steps)
+		}
+	}
+}
+
+// compare compares the points of random times with their definition.
+func (w *clockWriter) compare(snapshot func(read func(sink.Snapshot) error)) {
+	w.t.Helper()
+	snapshot(func(tables sink.Snapshot) error {
+		var states []sink.State
+		if err := tables.States(w.t.Context(), sink.StateQuery{Resource: "pods"}, func(s sink.State) error {
+			states = append(states, s)
+			return nil
+		}); err != nil {
+			return err
+		}
+		for range 40 {
+			at := w.times[w.random.IntN(len(w.times))].Add(time.Duration(w.random.IntN(3)-1) * time.Millisecond)
+			want := pointAt(states, at)
+			if got, err := tables.PointAt(w.t.Context(), []string{"pods", "others"}, at); err != nil || got != want {
+				w.t.Fatalf("seed %d: at %v of %d states: %v, %v, want %v", w.seed, at, len(states), got, err, want)
+			}
+		}
+		return nil
+	})
 }
 
 // pointAt is the definition of a point of a time.
@@ -63,8 +104,24 @@ func pointAt(states []sink.State, at time.Time) (greatest sink.Point) {
 	return greatest
 }
 
+// newClockWriter returns one that has opened the sink, for the rest of the test.
+func newClockWriter(t *testing.T, s sink.Sink, seed uint64) *clockWriter {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 0))
+	w := &clockWriter{t: t, seed: seed, sink: s, random: r,
+		now: time.Now().UTC().Truncate(time.Millisecond).Add(-72 * time.Hour)}
+	for _, namespace := range []string{"first", "second"} {
+		w.streams = append(w.streams, &clockStream{objects: map[string]keepwatch.Revision{}, Stream: sink.Stream{
+			ID: stream.Identity{Resource: "pods", Namespace: namespace, Cluster: stream.Cluster{UID: "test"}}}})
+	}
+	w.open()
+	t.Cleanup(func() { s.Close() })
+	return w
+}
+
 // clockWriter writes random batches.
 type clockWriter struct {
+	seed     uint64
 	t        *testing.T
 	sink     sink.Sink
 	random   *rand.Rand
