@@ -29,6 +29,7 @@ type Listener struct {
 	closed *metrics.CounterVec
 
 	mu    sync.Mutex
+	ended bool                    // CloseConnections was called
 	conns map[string]*trackedConn // by the client's address
 	// unauthenticated has the connections without an authenticated request, the oldest first.
 	unauthenticated *list.List
@@ -113,6 +114,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) add(c *trackedConn) (evicted *trackedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.ended {
+		return c
+	}
 	if len(l.conns) >= l.maxConns {
 		oldest := l.unauthenticated.Front()
 		if oldest == nil {
@@ -164,9 +168,11 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseConnections closes all open connections.
+// CloseConnections closes all open connections, and those that are accepted later: clients connect again at once,
+// and perhaps before the server has stopped listening.
 func (l *Listener) CloseConnections() {
 	l.mu.Lock()
+	l.ended = true
 	conns := make([]net.Conn, 0, len(l.conns))
 	for _, c := range l.conns {
 		conns = append(conns, c.Conn)

@@ -63,3 +63,39 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("remaining: %d connections, %d unauthenticated", len(l.conns), l.unauthenticated.Len())
 	}
 }
+
+// Clients whose connections are closed connect again at once, perhaps before the server has stopped listening.
+func TestConnectionsAfterTheEndAreClosed(t *testing.T) {
+	l := newListener(must(net.Listen("tcp", "127.0.0.1:0"))(t), 3)
+	connect := func() net.Conn {
+		t.Helper()
+		client := must(net.Dial("tcp", l.Addr().String()))(t)
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	closed := func(client net.Conn) {
+		t.Helper()
+		if _, err := client.Read(make([]byte, 1)); err == nil {
+			t.Error("a connection is open that had to be closed")
+		}
+	}
+	before := connect()
+	must(l.Accept())(t)
+	l.CloseConnections()
+	closed(before)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Error("a connection was accepted after the end")
+			conn.Close()
+		}
+	}()
+	closed(connect())
+	l.Close()
+	<-ended
+}
