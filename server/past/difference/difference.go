@@ -25,7 +25,12 @@ func (d Difference) Managers() (names []string) {
 	if d.Before == nil || d.After == nil {
 		return nil
 	}
-	for _, m := range field.Writers(d.Before.Object, d.After.Object) {
+	older, err := field.Decode(d.Before.Object)
+	newer, err2 := field.Decode(d.After.Object)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	for _, m := range field.Writers(older, newer) {
 		if !slices.Contains(names, m.String()) {
 			names = append(names, m.String())
 		}

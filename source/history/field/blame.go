@@ -17,22 +17,23 @@ type Since struct {
 }
 
 // Blame finds since when each field of an object has its value, in states that are added from the first to the last.
-// The zero value is ready for use. It retains no state, but the values.
+// The zero value is ready for use. It retains the last state, and the values.
 type Blame struct {
 	fields map[string]Since
 	last   []leaf
-	older  []byte // the last state
+	older  *State // the last state
 	states int
 }
 
 // Add adds the next state.
-func (b *Blame) Add(state []byte) error {
-	leaves, err := leavesOf(state)
+func (b *Blame) Add(object []byte) error {
+	state, err := Decode(object)
 	if err != nil {
 		return err
 	}
-	var of owners
-	var writers []Manager
+	var leaves []leaf
+	walk(nil, state.value, nil, &leaves)
+	writers := Writers(b.older, state)
 	next := make(map[string]Since, len(leaves))
 	for _, l := range leaves {
 		before, known := b.fields[l.text]
@@ -40,11 +41,8 @@ func (b *Blame) Add(state []byte) error {
 			next[l.text] = before
 			continue
 		}
-		if of == nil {
-			of, writers = ownersOf(state), Writers(b.older, state)
-		}
 		next[l.text] = Since{Path: l.path, Value: l.value, From: before.Value, State: b.states,
-			Managers: writersOf(l.path, of, writers)}
+			Managers: WritersOf(l.path, state, writers)}
 	}
 	b.fields, b.last, b.older = next, leaves, state
 	b.states++

@@ -6,6 +6,7 @@
 //
 // # Files
 //
+//	state.go     a decoded state
 //	path.go      paths, and the fields of an object    manager.go  who has written a field
 //	change.go    what differs between two states       blame.go    since when each field has its value
 //	owned.go     what managers have written

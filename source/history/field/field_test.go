@@ -23,15 +23,21 @@ const second = `{"metadata":{"name":"web","resourceVersion":"7","labels":{"a.b/c
 	 "fieldsV1":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{"f:image":{}}}}}}]},
 	"spec":{"replicas":1,"containers":[{"name":"side","image":"envoy"},{"name":"web","image":"nginx:1.28"}]}}`
 
-func TestChanges(t *testing.T) {
-	changes, err := field.Changes([]byte(first), []byte(second))
+func decode(t testing.TB, object string) *field.State {
+	t.Helper()
+	state, err := field.Decode([]byte(object))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", object, err)
 	}
+	return state
+}
+
+func TestChanges(t *testing.T) {
+	older, newer := decode(t, first), decode(t, second)
+	changes, writers := field.Changes(older, newer), field.Writers(older, newer)
 	var lines []string
 	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%s: %s > %s by %v", c.Path, []byte(c.Old), []byte(c.New), field.WritersOf(c, []byte(first),
-			[]byte(second))))
+		lines = append(lines, fmt.Sprintf("%s: %s > %s by %v", c.Path, []byte(c.Old), []byte(c.New), field.WritersOf(c.Path, newer, writers)))
 	}
 	const want = `spec.args: ["x","y"] >  by []
 spec.containers[name=side].image:  > "envoy" by []
@@ -40,14 +46,14 @@ spec.containers[name=web].image: "nginx:1.27" > "nginx:1.28" by [kubectl-set]`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	if got := fmt.Sprint(field.Writers([]byte(first), []byte(second))); got != "[kubectl-set]" { // helm has lost a field
+	if got := fmt.Sprint(writers); got != "[kubectl-set]" { // helm has lost a field
 		t.Errorf("writers %s", got)
 	}
-	if got := fmt.Sprint(field.Owners(changes, []byte(first))); got != "[helm]" {
+	if got := fmt.Sprint(field.Owners(changes, older)); got != "[helm]" {
 		t.Errorf("owners %s", got)
 	}
-	if changes, err := field.Changes([]byte(first), []byte(first)); err != nil || len(changes) > 0 {
-		t.Errorf("no difference: %v, %v", changes, err)
+	if changes := field.Changes(older, decode(t, first)); len(changes) > 0 {
+		t.Errorf("no difference: %v", changes)
 	}
 }
 
@@ -84,11 +90,7 @@ func TestChangesOfRandomObjects(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	all := func(object []byte) map[string]string {
 		fields := map[string]string{}
-		changes, err := field.Changes(nil, object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range changes {
+		for _, c := range field.Changes(nil, decode(t, string(object))) {
 			fields[c.Path.String()] = string(c.New)
 		}
 		return fields
@@ -116,12 +118,8 @@ func TestChangesOfRandomObjects(t *testing.T) {
 				want[path] = value + " > "
 			}
 		}
-		changes, err := field.Changes(texts[0], texts[1])
-		if err != nil {
-			t.Fatal(err)
-		}
 		got := map[string]string{}
-		for _, c := range changes {
+		for _, c := range field.Changes(decode(t, string(texts[0])), decode(t, string(texts[1]))) {
 			got[c.Path.String()] = fmt.Sprintf("%s > %s", c.Old, c.New)
 		}
 		if !maps.Equal(got, want) {
@@ -175,20 +173,46 @@ func TestOddObjects(t *testing.T) {
 		{`{"metadata":null}`, `{"metadata":[]}`, "metadata"},
 		{`{"metadata":{"managedFields":"REDACTED"}}`, `{"metadata":{"managedFields":"REDACTED"},"x":1}`, "x"},
 	} {
-		changes, err := field.Changes([]byte(row.older), []byte(row.newer))
-		if err != nil || len(changes) == 0 || !strings.Contains(changes[0].Path.String(), row.want) {
-			t.Errorf("%s, %s: %v, %v", row.older, row.newer, changes, err)
+		older, newer := decode(t, row.older), decode(t, row.newer)
+		changes := field.Changes(older, newer)
+		if len(changes) == 0 || !strings.Contains(changes[0].Path.String(), row.want) {
+			t.Errorf("%s, %s: %v", row.older, row.newer, changes)
 		}
 		for _, c := range changes {
-			field.WritersOf(c, []byte(row.older), []byte(row.newer))
+			field.WritersOf(c.Path, newer, field.Writers(older, newer))
 		}
 	}
 	for _, text := range []string{"", "{", `{"a":1}}`, "nothing"} {
-		if _, err := field.Changes([]byte(`{}`), []byte(text)); err == nil {
+		if _, err := field.Decode([]byte(text)); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
 		if _, err := blame(text); err == nil {
 			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// TestManagersOfAState compares the managers of a decoded state with those that encoding/json makes of it.
+func TestManagersOfAState(t *testing.T) {
+	for _, object := range []string{first, second, `{"metadata":{"managedFields":"REDACTED"}}`, `{"metadata":null}`,
+		`{"metadata":{"generation":7,"managedFields":[{"manager":"a","operation":"Apply","subresource":"status",
+			"apiVersion":"v1","time":"2026-11-28T10:00:00Z"},{"manager":"b","fieldsV1":null}]}}`} {
+		var twin struct {
+			Metadata struct {
+				Generation    int64
+				ManagedFields []field.Manager
+			}
+		}
+		_ = json.Unmarshal([]byte(object), &twin) // of a redacted one none
+		state := decode(t, object)
+		if got, want := fmt.Sprintf("%#v", field.Writers(nil, state)), fmt.Sprintf("%#v", twin.Metadata.ManagedFields); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", object, got, want)
+		}
+		if state.Generation() != twin.Metadata.Generation {
+			t.Errorf("%s: generation %d", object, state.Generation())
+		}
+		if writers := field.Writers(state, decode(t, object)); len(writers) > 0 {
+			t.Errorf("%s: without a difference, %v have written", object, writers)
 		}
 	}
 }

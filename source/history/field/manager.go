@@ -14,7 +14,6 @@ type Manager struct {
 	Subresource string    `json:"subresource,omitempty"`
 	APIVersion  string    `json:"apiVersion,omitempty"`
 	Time        time.Time `json:"time,omitzero"`
-	fields      string    // as JSON
 }
 
 // String returns the manager's name, and the subresource that it has written.
@@ -29,50 +28,21 @@ func (m Manager) same(o Manager) bool {
 	return m.Name == o.Name && m.Operation == o.Operation && m.Subresource == o.Subresource && m.APIVersion == o.APIVersion
 }
 
-// managersOf returns the entries of an object, none if its managedFields cannot be read: they may be redacted.
-func managersOf(object []byte) (all []Manager) {
-	var o struct {
-		Metadata struct {
-			ManagedFields []struct {
-				Manager
-				FieldsV1 json.RawMessage
-			}
-		}
-	}
-	if object == nil || json.Unmarshal(object, &o) != nil {
-		return nil
-	}
-	for _, m := range o.Metadata.ManagedFields {
-		m.Manager.fields = string(m.FieldsV1)
-		all = append(all, m.Manager)
-	}
-	return all
-}
-
 // Writers returns the managers that have written a state, given the one before, which may be nil: those whose entries
 // are new, have another time, or have more fields. It is empty for an object without managedFields, and for a write
 // that has changed only values of fields that the manager has written within the same second: then it is one of
 // [Owners].
-func Writers(older, newer []byte) (writers []Manager) {
-	before := managersOf(older)
-	for _, m := range managersOf(newer) {
-		if !slices.ContainsFunc(before, func(old Manager) bool {
-			return old.same(m) && old.Time.Equal(m.Time) && !gained(old.fields, m.fields)
+func Writers(older, newer *State) (writers []Manager) {
+	_, before := older.parts()
+	_, after := newer.parts()
+	for _, m := range after {
+		if !slices.ContainsFunc(before, func(old owner) bool {
+			return old.same(m.Manager) && old.Time.Equal(m.Time) && contains(old.set, m.set)
 		}) {
-			writers = append(writers, m)
+			writers = append(writers, m.Manager)
 		}
 	}
 	return writers
-}
-
-// gained reports whether a set of fields has some that the one before did not have.
-func gained(before, after string) bool {
-	if before == after {
-		return false
-	}
-	older, err := parse([]byte(before))
-	newer, err2 := parse([]byte(after))
-	return err != nil || err2 != nil || !contains(older, newer)
 }
 
 func contains(set, part any) bool {
@@ -87,10 +57,9 @@ func contains(set, part any) bool {
 }
 
 // Owners returns the managers of changed fields in the newer state.
-func Owners(changes []Change, newer []byte) (managers []Manager) {
-	of := ownersOf(newer)
+func Owners(changes []Change, newer *State) (managers []Manager) {
 	for _, c := range changes {
-		for _, m := range of.of(c.Path) {
+		for _, m := range newer.ownersOf(c.Path) {
 			if !slices.ContainsFunc(managers, m.same) {
 				managers = append(managers, m)
 			}
@@ -99,26 +68,10 @@ func Owners(changes []Change, newer []byte) (managers []Manager) {
 	return managers
 }
 
-// owners tells the managers of the fields of one state.
-type owners []owner
-
-type owner struct {
-	Manager
-	set any // the parsed fields
-}
-
-func ownersOf(object []byte) (all owners) {
-	for _, m := range managersOf(object) {
-		if set, err := parse([]byte(m.fields)); err == nil {
-			all = append(all, owner{m, set})
-		}
-	}
-	return all
-}
-
-// of returns the managers of a field.
-func (o owners) of(p Path) (managers []Manager) {
-	for _, one := range o {
+// ownersOf returns the managers of a field.
+func (s *State) ownersOf(p Path) (managers []Manager) {
+	_, owners := s.parts()
+	for _, one := range owners {
 		if owns(one.set, p) {
 			managers = append(managers, one.Manager)
 		}
@@ -180,15 +133,11 @@ func matches(key map[string]json.RawMessage, element any) bool {
 	return len(key) > 0
 }
 
-// WritersOf returns the managers that have written a changed field, given the two states: of those that have it in
-// the newer one, the ones that have written that state, or all if none has. It returns nothing for a field that was
-// removed.
-func WritersOf(c Change, older, newer []byte) []Manager {
-	return writersOf(c.Path, ownersOf(newer), Writers(older, newer))
-}
-
-func writersOf(p Path, of owners, writers []Manager) []Manager {
-	all := of.of(p)
+// WritersOf returns the managers that have written a field of a state, given those that have written the state, as
+// [Writers] returns them: of those that have the field, the ones that have written, or all if none has. It returns
+// nothing for a field that was removed.
+func WritersOf(p Path, newer *State, writers []Manager) []Manager {
+	all := newer.ownersOf(p)
 	both := slices.DeleteFunc(slices.Clone(all), func(m Manager) bool { return !slices.ContainsFunc(writers, m.same) })
 	if len(both) > 0 {
 		return both

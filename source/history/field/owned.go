@@ -10,23 +10,22 @@ import (
 // the server has set. Names, apiVersion and kind are in it; the owner references, UIDs and managedFields are not. Of
 // an object without managers it returns all but status and what servers set in metadata. Numbers are json.Number.
 func Owned(object []byte) (map[string]any, error) {
-	value, err := parse(object)
+	state, err := Decode(object)
 	if err != nil {
 		return nil, err
 	}
-	whole, ok := value.(map[string]any)
+	whole, ok := state.value.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("the object is a %T", value)
+		return nil, fmt.Errorf("the object is a %T", state.value)
 	}
 	var sets []any
-	managers := managersOf(object)
-	for _, m := range managers {
-		if set, err := parse([]byte(m.fields)); err == nil && m.Subresource != "status" {
-			sets = append(sets, set)
+	for _, m := range state.owners {
+		if m.Subresource != "status" {
+			sets = append(sets, m.set)
 		}
 	}
 	part := whole
-	if len(managers) > 0 {
+	if len(state.owners) > 0 {
 		if part, ok = keep(whole, sets).(map[string]any); !ok {
 			part = map[string]any{}
 		}

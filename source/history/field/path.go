@@ -78,15 +78,6 @@ func parse(object []byte) (any, error) {
 	return value, nil
 }
 
-// leavesOf returns the fields of an object, in the order of their names, without bookkeeping.
-func leavesOf(object []byte) (all []leaf, err error) {
-	value, err := parse(object)
-	if err == nil {
-		walk(nil, value, nil, &all)
-	}
-	return all, err
-}
-
 // walk adds the fields of a value at a path, apart from members that another value has, too, with all below them: to
 // make paths of what is compared takes longer than to read it.
 func walk(path Path, value, without any, all *[]leaf) {

@@ -275,11 +275,15 @@ func (d *differ) compared(c difference.Difference) (ComparedObject, error) {
 	if c.Before == nil || c.After == nil {
 		return one, nil
 	}
-	changes, err := field.Changes(c.Before.Object, c.After.Object)
+	older, err := decodeState(c.Before)
 	if err != nil {
-		return one, fmt.Errorf("%s: %w", objectName(c.After), err)
+		return one, err
 	}
-	one.Fields = d.fields(changes, c.Before.Object, c.After.Object)
+	newer, err := decodeState(c.After)
+	if err != nil {
+		return one, err
+	}
+	one.Fields = d.fields(field.Changes(older, newer), newer, field.Writers(older, newer))
 	if c.Before.UID != c.After.UID { // what one manager has written is not the difference
 		for i := range one.Fields {
 			one.Fields[i].Managers = nil

@@ -119,6 +119,7 @@ type logger struct {
 	since, until *history.Moment // nil if they are not given
 	several      bool            // objects
 	types        bool            // several
+	decoded      decodedStates
 }
 
 // LoggedEvent is an event as JSON and YAML show it.
@@ -265,7 +266,7 @@ func (o *flags) nothing(v *history.View, of history.Objects) error {
 }
 
 // logged returns an event with its fields and managers.
-func (o *flags) logged(e history.Event) (LoggedEvent, error) {
+func (o *logger) logged(e history.Event) (LoggedEvent, error) {
 	l := LoggedEvent{Type: e.Type, Revision: e.Point.Revision, Epoch: e.Point.Epoch, Time: e.Time, Resource: e.Resource,
 		Namespace: e.Namespace}
 	if e.Gap != nil {
@@ -276,33 +277,73 @@ func (o *flags) logged(e history.Event) (LoggedEvent, error) {
 	}
 	s := e.State
 	l.Namespace, l.Name, l.UID = s.Key.Namespace, s.Key.Name, s.UID
-	var object struct{ Metadata struct{ Generation int64 } }
-	if err := json.Unmarshal(s.Object, &object); err != nil {
-		return l, fmt.Errorf("%s at revision %d: %w", objectName(s), s.From.Revision, err)
+	newer, err := o.decoded.of(s)
+	if err != nil {
+		return l, err
 	}
-	l.Generation = object.Metadata.Generation
+	l.Generation = newer.Generation()
 	if e.Type == history.Deleted {
 		return l, nil
 	}
 	switch {
 	case e.Prior != nil:
-		older := e.Prior.Object
-		changes, err := field.Changes(older, s.Object)
+		older, err := o.decoded.of(e.Prior)
 		if err != nil {
-			return l, fmt.Errorf("%s at revision %d: %w", objectName(s), s.From.Revision, err)
+			return l, err
 		}
-		l.Fields = o.fields(changes, older, s.Object)
-		if l.Managers = field.Writers(older, s.Object); len(l.Managers) == 0 {
-			l.Managers = field.Owners(changes, s.Object)
+		changes, writers := field.Changes(older, newer), field.Writers(older, newer)
+		l.Fields = o.fields(changes, newer, writers)
+		if l.Managers = writers; len(writers) == 0 {
+			l.Managers = field.Owners(changes, newer)
 		}
 	case e.Type == history.Added: // otherwise it has all managers that it ever had
-		l.Managers = field.Writers(nil, s.Object)
+		l.Managers = field.Writers(nil, newer)
 	}
 	return l, nil
 }
 
-// fields returns changed fields, without --status all of status as one.
-func (o *flags) fields(changes []field.Change, older, newer []byte) (all []loggedField) {
+// decodedStates are the decoded states of events: the next event of an object has the state of this one as the one
+// before.
+type decodedStates struct {
+	states map[decodedState]*field.State
+	bytes  int // of their objects
+}
+
+type decodedState struct {
+	resource string
+	id       int64
+}
+
+// maxDecoded bounds the objects of decoded states, which take several times as much.
+const maxDecoded = 4 << 20
+
+// of returns a decoded state.
+func (d *decodedStates) of(s *sink.State) (*field.State, error) {
+	id := decodedState{s.Resource, s.ID}
+	if state, ok := d.states[id]; ok {
+		return state, nil
+	}
+	state, err := decodeState(s)
+	if err != nil {
+		return nil, err
+	}
+	if d.bytes += len(s.Object); d.states == nil || d.bytes > maxDecoded {
+		d.states, d.bytes = map[decodedState]*field.State{}, len(s.Object)
+	}
+	d.states[id] = state
+	return state, nil
+}
+
+func decodeState(s *sink.State) (*field.State, error) {
+	state, err := field.Decode(s.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s at revision %d: %w", objectName(s), s.From.Revision, err)
+	}
+	return state, nil
+}
+
+// fields returns changed fields of a state that managers have written, without --status all of status as one.
+func (o *flags) fields(changes []field.Change, newer *field.State, writers []field.Manager) (all []loggedField) {
 	for _, c := range changes {
 		if !o.status && c.Path.In("status") {
 			if n := len(all); n == 0 || all[n-1].Path != "status" {
@@ -311,7 +352,7 @@ func (o *flags) fields(changes []field.Change, older, newer []byte) (all []logge
 			continue
 		}
 		l := loggedField{Path: c.Path.String(), Old: c.Old, New: c.New}
-		for _, m := range field.WritersOf(c, older, newer) {
+		for _, m := range field.WritersOf(c.Path, newer, writers) {
 			l.Managers = append(l.Managers, m.String())
 		}
 		all = append(all, l)

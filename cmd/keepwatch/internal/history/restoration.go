@@ -115,7 +115,7 @@ func (o *restored) unbind() {
 // redacted returns a line for each field whose value sync has not stored. What is written in its place would destroy
 // the value that the cluster has.
 func redacted(s *sink.State) (lines []string, err error) {
-	fields, err := field.Changes(nil, s.Object)
+	state, err := field.Decode(s.Object)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", objectName(s), err)
 	}
@@ -123,7 +123,7 @@ func redacted(s *sink.State) (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range fields {
+	for _, f := range field.Changes(nil, state) {
 		if bytes.Contains(f.New, word) && isRedacted(f.New) && !f.Path.In("status") {
 			lines = append(lines, fmt.Sprintf("the history has %s in place of the value of %s", project.Redacted, f.Path))
 		}
@@ -410,13 +410,17 @@ func asStatus(err error, status *apierrors.APIStatus) bool {
 
 // sameContent reports whether two states differ in nothing but their managers.
 func sameContent(a, b *unstructured.Unstructured) bool {
-	older, err := json.Marshal(b.Object)
-	newer, err2 := json.Marshal(a.Object)
-	if err != nil || err2 != nil {
-		return false
+	var states [2]*field.State
+	for i, object := range []*unstructured.Unstructured{b, a} {
+		text, err := json.Marshal(object.Object)
+		if err != nil {
+			return false
+		}
+		if states[i], err = field.Decode(text); err != nil {
+			return false
+		}
 	}
-	changes, err := field.Changes(older, newer)
-	return err == nil && len(changes) == 0
+	return len(field.Changes(states[0], states[1])) == 0
 }
 
 // conflicts returns a line for each manager and field that an apply conflicts with.
